@@ -42,7 +42,7 @@ pub use pages::{CSP, Pages, RefusalPages, pages};
 pub use password_gate::{GateDecision, PasswordGate, PasswordRequest};
 pub use passwords::Passwords;
 pub use resolve_target::ForwardedQuery;
-pub use router::router;
+pub use router::{router, router_and_gate};
 pub use stats::ApiStats;
 pub use terse_core::CreateResult;
 pub use terse_core::limits::RateLimits;

@@ -20,7 +20,7 @@ use crate::http::problem::{
     INVALID_REQUEST, PASSWORD_NEEDED, Problem, STORE_UNAVAILABLE, UNSUPPORTED_MEDIA_TYPE,
     WRONG_PASSWORD,
 };
-use crate::http::state::{App, AppState};
+use crate::http::state::App;
 use crate::pages::{self, PageFrame, PasswordProblem, password_page};
 use crate::warning_pass::WarningPass;
 
@@ -65,9 +65,9 @@ pub enum GateDecision {
 }
 
 impl PasswordGate {
-    /// From the state of the web plane.
-    pub fn new(state: AppState) -> Self {
-        Self(Arc::new(App::new(state)))
+    /// On the services of the web plane.
+    pub(crate) fn new(state: Arc<App>) -> Self {
+        Self(state)
     }
 
     /// Checks a visit: only a valid pass opens the link.

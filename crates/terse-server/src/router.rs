@@ -18,6 +18,7 @@ use crate::http::problem::{self, Problem, SentBody};
 use crate::http::request_id::{self, RequestId, RequestLog};
 use crate::http::state::{App, AppState, Web};
 use crate::pages::{PageFrame, Visitor};
+use crate::password_gate::PasswordGate;
 use crate::site::Site;
 use crate::{api, pages};
 
@@ -26,7 +27,16 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Everything but redirects, `/livez`, `/readyz` and `/metrics`.
 pub fn router(state: AppState) -> Router {
+    routes(Arc::new(App::new(state)))
+}
+
+/// The [`router`], and the gate before links with a password. Both use the same services.
+pub fn router_and_gate(state: AppState) -> (Router, PasswordGate) {
     let state = Arc::new(App::new(state));
+    (routes(Arc::clone(&state)), PasswordGate::new(state))
+}
+
+fn routes(state: Arc<App>) -> Router {
     let described: Arc<Described> = Arc::default();
     let json = {
         let described = Arc::clone(&described);

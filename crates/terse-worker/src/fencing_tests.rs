@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use terse_core::accounts::{Erasures, RefreshHook};
 use terse_core::clicks::ClickStore;
 use terse_core::job::{Job, JobContext};
+use terse_core::moderation::LinkReports;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
     AccountName, Actor, Attribution, FencingToken, JobLease, Lease, NewAccount, NewReport, NodeId,
@@ -205,8 +206,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
         };
         registry.report(report).await.unwrap();
     }
-    let (links, clock) = (links.clone(), clock.clone());
-    let mut reports = ReportRepair { links, registry: registry.clone(), clock: clock.clone() };
+    let mut reports = ReportRepair(LinkReports::new(links.clone(), registry.clone()));
     fixture.run_paused(&mut reports, 0).await;
     let open = registry.reported(registry::ReportState::Open, None, 10).await.unwrap();
     assert_eq!(open[0].count, 4);

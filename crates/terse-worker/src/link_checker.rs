@@ -173,7 +173,7 @@ impl LinkChecker {
         // A date in the future is that of a clock that was wrong.
         self.fresh.newest = self.fresh.newest.min(Some(date));
         let since = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
-        let links = self.links.list_all(active_links(None, MAX_FRESH, date)).await?.page.links;
+        let links = self.links.list_for_job(active_links(None, MAX_FRESH, date)).await?.page.links;
         let newest = links.iter().map(|link| link.created_at).max();
         self.fresh.newest = newest.max(self.fresh.newest);
         let near = self.fresh.newest.map(|newest| newest.saturating_sub(OVERLAP));
@@ -303,7 +303,7 @@ impl LinkChecker {
         }
         self.round.begun.get_or_insert(now);
         let query = active_links(self.round.after.clone(), PAGE, self.clock.now());
-        let page = self.links.list_all(query).await?.page;
+        let page = self.links.list_for_job(query).await?.page;
         for link in &page.links {
             let Some(candidate) = candidate(link).filter(|_| !self.is_fresh(link)) else {
                 continue;

@@ -1,29 +1,17 @@
 //! Completes the handling of reports: puts up a warning page that a crash prevented, and closes
 //! reports about links that no longer exist.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{
-    Actor, Attribution, REPORTERS_TO_WARN, Registry, RegistryError, ReportState, ReportedLink,
-};
-use terse_core::{BoxError, Clock, Links};
+use terse_core::BoxError;
+use terse_core::moderation::LinkReports;
 
 const INTERVAL: Duration = Duration::from_secs(600);
-/// Links per read.
-const PAGE: usize = 200;
 
 /// The job.
-pub struct ReportRepair {
-    /// The links and their rules.
-    pub links: Arc<Links>,
-    /// Holds the reports.
-    pub registry: Arc<dyn Registry>,
-    /// The time.
-    pub clock: Clock,
-}
+pub struct ReportRepair(pub LinkReports);
 
 #[async_trait]
 impl Job for ReportRepair {
@@ -40,7 +28,7 @@ impl Job for ReportRepair {
     }
 
     async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {
-        let links = self.settle_all(context).await?;
+        let links = self.0.repair(context).await?;
         if links > 0 {
             tracing::info!(links, "completed the handling of reports");
         }
@@ -48,52 +36,15 @@ impl Job for ReportRepair {
     }
 }
 
-impl ReportRepair {
-    /// Checks all reported links: for how many there was something to do.
-    async fn settle_all(&self, context: &JobContext) -> Result<u64, RegistryError> {
-        let (mut after, mut changed) = (None, 0);
-        loop {
-            let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
-            for reported in &page {
-                context.check_lease().await?;
-                changed += u64::from(self.decide(reported).await?);
-            }
-            match page.last() {
-                Some(last) if page.len() == PAGE => after = Some(last.first),
-                _ => return Ok(changed),
-            }
-        }
-    }
-
-    async fn decide(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
-        let ReportedLink { link, created_at, count, .. } = reported;
-        // One reporter has at most one open report about a link.
-        if *count >= REPORTERS_TO_WARN && self.links.warn(link, *created_at).await?.is_some() {
-            return Ok(true);
-        }
-        // Another link may have the code, also one that an import brought back with an earlier
-        // creation time. It has reports of its own.
-        let there = self.links.preview(link).await?;
-        if there.is_some_and(|there| there.created_at == *created_at) {
-            return Ok(false);
-        }
-        let by = Attribution {
-            actor: Actor::Terse,
-            at: self.clock.now(),
-            why: Some("the link is gone".into()),
-        };
-        let settled = self.registry.settle_reports(link, *created_at, ReportState::Cleared, by);
-        Ok(settled.await? > 0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use terse_core::registry::NewReport;
     use terse_core::registry::prelude::*;
+    use terse_core::registry::{NewReport, ReportState};
     use terse_core::{
-        Alphabet, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, ModerationStatus,
+        Alphabet, Clock, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, Links, ModerationStatus,
         NoRouteCache, NoScreening, RandomCodes, TargetRules, Timestamp,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, timestamp};
@@ -153,9 +104,9 @@ mod tests {
             rules,
             Clock::default(),
         ));
-        let job = ReportRepair { links, registry: registry.clone(), clock: Clock::default() };
+        let reports = LinkReports::new(links, registry.clone());
         let context = JobContext::without_lease();
-        assert_eq!(job.settle_all(&context).await.unwrap(), 2);
+        assert_eq!(reports.repair(&context).await.unwrap(), 2);
         let moderation = async |code| store.get(&key(code)).await.unwrap().unwrap().moderation;
         assert_eq!(
             (moderation("three").await, moderation("two").await),
@@ -163,18 +114,18 @@ mod tests {
         );
         assert_eq!(registry.reported(ReportState::Open, None, 10).await.unwrap().len(), 2);
         assert_eq!(registry.reported(ReportState::Cleared, None, 10).await.unwrap()[0].count, 4);
-        assert_eq!(job.settle_all(&context).await.unwrap(), 0);
+        assert_eq!(reports.repair(&context).await.unwrap(), 0);
         // A code whose link is gone, and which a later link has: only the reports about the gone
         // link are closed.
         report_created(&registry, key("two"), timestamp(-9), 0).await;
-        assert_eq!(job.settle_all(&context).await.unwrap(), 1);
+        assert_eq!(reports.repair(&context).await.unwrap(), 1);
         let open = registry.reported(ReportState::Open, None, 10).await.unwrap();
         let two = open.iter().filter(|reported| reported.link == key("two"));
         let two: Vec<_> = two.map(|reported| (reported.created_at, reported.count)).collect();
         assert_eq!(two, [(timestamp(0), 2)]);
         // An import brings a link back with an earlier creation time than the former link had.
         report_created(&registry, key("two"), timestamp(9), 0).await;
-        assert_eq!(job.settle_all(&context).await.unwrap(), 1);
+        assert_eq!(reports.repair(&context).await.unwrap(), 1);
         let open = registry.reported(ReportState::Open, None, 10).await.unwrap();
         let two = open.iter().filter(|reported| reported.link == key("two"));
         let two: Vec<_> = two.map(|reported| (reported.created_at, reported.count)).collect();

@@ -237,7 +237,7 @@ impl Job for Rescan {
         // are scanned with the current lists.
         let query = ListQuery { after, ..ListQuery::all(Sort::Newest, PAGE, now) };
         let scanned = async {
-            let page = self.links.list_all(query).await?.page;
+            let page = self.links.list_for_job(query).await?.page;
             let (read, count) = (begun.elapsed(), page.links.len() as u64);
             let changed = self.scan(context, page.links).await?;
             Ok::<_, BoxError>((read, count, page.next, changed))

@@ -32,7 +32,7 @@ use terse_redirect::{
     FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles,
     ServingThreads,
 };
-use terse_server::{PasswordGate, RefusalPages};
+use terse_server::RefusalPages;
 use terse_traces::SpanQueue;
 use terse_worker::{
     HotLinks, LeaseKeeper, LiveClicks, OldestReport, ReportWatch, RunningJobs, Scheduler, UsedKeys,
@@ -243,8 +243,7 @@ impl Server {
             stopping,
         )?;
         let (api, limits) = (Arc::clone(&state.stats), state.limits.clone());
-        let password_gate = PasswordGate::new(state.clone());
-        let web = terse_server::router(state);
+        let (web, password_gate) = terse_server::router_and_gate(state);
 
         // Jobs.
         let Services { store: links_store, safety, redirector, .. } = &services;

@@ -77,11 +77,12 @@ impl Links {
             Caller::Anonymous => return Err(LinkError::KeyNeeded),
             Caller::Owner(owner) | Caller::Admin(owner) => query.owner = Some(owner),
         }
-        self.list_all(query).await
+        self.list_for_job(query).await
     }
 
-    /// The links of all owners, or of the one in the query. For moderators and background jobs.
-    pub async fn list_all(&self, query: ListQuery) -> Result<Listing, LinkError> {
+    /// The links of all owners, or of the one in the query. For background jobs, which act for no
+    /// caller; requests use [`Links::list_of`].
+    pub async fn list_for_job(&self, query: ListQuery) -> Result<Listing, LinkError> {
         let now = query.now;
         Ok(Listing { page: self.store.list(&query).await?, now })
     }
@@ -94,7 +95,7 @@ impl Links {
         mut query: ListQuery,
     ) -> Result<Listing, LinkError> {
         query.owner = owner.seen_by(principal)?;
-        self.list_all(query).await
+        self.list_for_job(query).await
     }
 
     /// Whether a domain has links, deleted ones aside.

@@ -1,8 +1,8 @@
 //! Statistics of the links with a tag.
 
-use super::{LinkError, Links};
+use super::{LinkError, Links, OwnerFilter};
 use crate::clicks::{ClickReport, ClickReports, ClickSubject, LinkId, Period, RankedLink};
-use crate::link::OwnerId;
+use crate::principal::Principal;
 use crate::store::{ListQuery, Sort};
 use crate::time::Timestamp;
 
@@ -21,25 +21,27 @@ pub struct TagReport {
 }
 
 impl Links {
-    /// The clicks of an owner's links with a tag, or of all owners' links, except deleted ones;
-    /// `None` if more than [`MAX_TAG_REPORT_LINKS`] have it. The sums of each link are added up: a store
-    /// has none by tag. See [`OwnerFilter::clicks_seen_by`](super::OwnerFilter::clicks_seen_by).
+    /// The clicks of the links with a tag, except deleted links; `None` if more than
+    /// [`MAX_TAG_REPORT_LINKS`] have it. `owner` names the links: see
+    /// [`OwnerFilter::clicks_seen_by`]. The sums of each link are added up, because a store has
+    /// none by tag.
     pub async fn report_of_tag(
         &self,
-        owner: Option<OwnerId>,
+        principal: &Principal,
+        owner: OwnerFilter,
         clicks: &(impl ClickReports + ?Sized),
         tag: &str,
         period: Period,
         now: Timestamp,
     ) -> Result<Option<TagReport>, LinkError> {
         let mut query = ListQuery {
-            owner,
+            owner: owner.clicks_seen_by(principal)?,
             tag: Some(tag.to_owned()),
             ..ListQuery::all(Sort::Newest, PAGE, now)
         };
         let mut links = Vec::new();
         loop {
-            let page = self.list_all(query.clone()).await?.page;
+            let page = self.list_for_job(query.clone()).await?.page;
             links.extend(page.links.iter().map(LinkId::of));
             if links.len() > MAX_TAG_REPORT_LINKS {
                 return Ok(None);

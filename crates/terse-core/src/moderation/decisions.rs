@@ -19,8 +19,8 @@ pub enum ReportDecision {
 }
 
 impl Moderation {
-    /// Carries out a decision about the link that was created at this time. A later link with the
-    /// same code is not the reported one: then nothing changes, and the link is `NotFound`.
+    /// Carries out a decision about the link that was created at this time. If it is gone, another
+    /// link with its code stays as it is, and the link is `NotFound`.
     pub async fn decide_report(
         &self,
         principal: &Principal,
@@ -29,8 +29,7 @@ impl Moderation {
         why: String,
     ) -> Result<(), ModerationError> {
         principal.require(Role::Moderator)?;
-        let link = self.links.preview(key).await?;
-        if link.is_none_or(|link| link.created_at != created_at) {
+        if self.reports.link(key, created_at).await?.is_none() {
             return Err(LinkError::NotFound.into());
         }
         let status = match decision {

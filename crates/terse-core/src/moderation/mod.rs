@@ -10,6 +10,7 @@ mod decisions;
 mod domains;
 mod error;
 mod host_search;
+mod link_reports;
 mod reports;
 mod status;
 mod suspension;
@@ -19,6 +20,7 @@ pub use decisions::ReportDecision;
 pub use domains::{DomainDraft, ShortDomain};
 pub use error::ModerationError;
 pub use host_search::{HostLink, HostSearch};
+pub use link_reports::LinkReports;
 pub use reports::{MAX_REPORT_TEXT, Reporter};
 
 use std::sync::Arc;
@@ -36,6 +38,7 @@ pub struct Moderation {
     public_links: PublicLinks,
     accounts: Arc<Accounts>,
     registry: Arc<dyn Registry>,
+    reports: LinkReports,
     limits: RateLimits,
     refresh: Arc<dyn RefreshHook>,
     /// Keys the hash that identifies reporters anonymously. The same on every node of a fleet.
@@ -53,7 +56,8 @@ impl Moderation {
         reporter_key: [u8; 32],
     ) -> Self {
         let public_links = PublicLinks::new(Arc::clone(&links), limits.clone());
-        Self { links, public_links, accounts, registry, limits, refresh, reporter_key }
+        let reports = LinkReports::new(Arc::clone(&links), Arc::clone(&registry));
+        Self { links, public_links, accounts, registry, reports, limits, refresh, reporter_key }
     }
 
     /// Records of the audit log, the latest first. Only for moderators and admins.

@@ -6,12 +6,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use super::{Moderation, ModerationError};
-use crate::link::{LinkKey, OwnerId};
+use crate::link::{Link, LinkKey, OwnerId};
 use crate::links::{Caller, LinkError};
 use crate::principal::Principal;
-use crate::registry::{
-    AbuseReport, NewReport, REPORTERS_TO_WARN, ReportId, ReportState, ReportedLink, Role,
-};
+use crate::registry::{AbuseReport, NewReport, ReportId, ReportState, ReportedLink, Role};
 use crate::validation::{ValidationError, ValidationErrorKind};
 
 /// The longest text of a report, in characters.
@@ -95,40 +93,49 @@ impl Moderation {
         report: NewReport,
     ) -> Result<Result<bool, LinkError>, ModerationError> {
         let (key, created_at) = (report.link.clone(), report.created_at);
-        let reported = self.registry.report(report).await?;
-        if reported.reporters < REPORTERS_TO_WARN {
-            return Ok(Ok(false));
-        }
-        Ok(self
-            .links
-            .warn(&key, created_at)
-            .await
-            .map(|link| link.is_some())
-            .map_err(LinkError::from))
+        let reporters = self.registry.report(report).await?.reporters;
+        let warned = self.reports.warn_if_due(&key, created_at, reporters).await;
+        Ok(warned.map_err(LinkError::from))
     }
 
-    /// Links with reports in a state, ordered by their first report, after `after`. Only for
-    /// moderators and admins.
+    /// Reports in a state by link, ordered by their first report, after `after`; each with the link
+    /// that they are about, if it still exists. Only for moderators and admins.
     pub async fn reported(
         &self,
         principal: &Principal,
         state: ReportState,
         after: Option<ReportId>,
         limit: usize,
-    ) -> Result<Vec<ReportedLink>, ModerationError> {
+    ) -> Result<Vec<(ReportedLink, Option<Link>)>, ModerationError> {
         principal.require(Role::Moderator)?;
-        Ok(self.registry.reported(state, after, limit).await?)
+        let mut found = Vec::new();
+        for reported in self.registry.reported(state, after, limit).await? {
+            let link = self.reports.link(&reported.link, reported.created_at).await?;
+            found.push((reported, link));
+        }
+        Ok(found)
     }
 
-    /// The reports that an account wrote, among the next `limit` reports in a state after `after`,
-    /// and where to continue; `None` after the last report.
-    pub async fn reports_by(
+    /// How many links have open reports; counts up to `most`. Only for moderators and admins.
+    pub async fn count_reported(
         &self,
-        account: OwnerId,
+        principal: &Principal,
+        most: usize,
+    ) -> Result<usize, ModerationError> {
+        principal.require(Role::Moderator)?;
+        Ok(self.registry.reported(ReportState::Open, None, most).await?.len())
+    }
+
+    /// The reports that the caller's account wrote, among the next `limit` reports in a state after
+    /// `after`, and where to continue; `None` after the last report.
+    pub async fn own_reports(
+        &self,
+        principal: &Principal,
         state: ReportState,
         after: Option<ReportId>,
         limit: usize,
     ) -> Result<(Vec<AbuseReport>, Option<ReportId>), ModerationError> {
+        let account = principal.owner();
         let mut reports = self.registry.reports(state, after, limit).await?;
         let next = reports.last().map(|last| last.id);
         reports.retain(|report| report.account == Some(account));

@@ -166,7 +166,7 @@ async fn write_all(
     for status in [None, Some(LinkStatus::Deleted)] {
         write_links(state, owner, status, lines).await?;
     }
-    write_reports(state, owner, lines).await?;
+    write_reports(state, principal, lines).await?;
     for subject in subjects {
         write_audit(state, owner, &subject, lines).await?;
     }
@@ -231,12 +231,16 @@ async fn write_clicks(
     }
 }
 
-async fn write_reports(state: &App, owner: OwnerId, lines: &mut Lines) -> Result<(), Stop> {
+async fn write_reports(
+    state: &App,
+    principal: &Principal,
+    lines: &mut Lines,
+) -> Result<(), Stop> {
     let hosts = &state.links.rules().hosts;
     for report_state in ReportState::ALL {
         let mut after = None;
         loop {
-            let found = state.moderation.reports_by(owner, report_state, after, CLICKS).await?;
+            let found = state.moderation.own_reports(principal, report_state, after, CLICKS).await?;
             let (reports, next) = found;
             if next.is_none() {
                 break;

@@ -5,8 +5,8 @@ use crate::describe::ToSchema;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use terse_core::Cursor;
 use terse_core::registry::{ReportId, ReportState, ReportedLink};
+use terse_core::{Cursor, Link};
 
 use super::links::link_key;
 use super::moderated::{ModeratedLink, Names};
@@ -156,10 +156,10 @@ pub(super) async fn list(
     let next = found
         .last()
         .filter(|_| found.len() == limit)
-        .map(|last| Cursor(last.first.0.to_be_bytes().to_vec()));
+        .map(|(last, _)| Cursor(last.first.0.to_be_bytes().to_vec()));
     let (mut reports, mut names) = (Vec::with_capacity(found.len()), Names::default());
-    for reported in found {
-        reports.push(body(&state, &mut names, reported).await?);
+    for (reported, link) in found {
+        reports.push(body(&state, &mut names, reported, link).await?);
     }
     Ok(axum::Json(ReportList { reports, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
 }
@@ -168,10 +168,9 @@ async fn body(
     state: &App,
     names: &mut Names,
     reported: ReportedLink,
+    link: Option<Link>,
 ) -> Result<ReportedBody, Problem> {
-    let ReportedLink { link: key, created_at, count, reasons, since, last, texts, .. } = reported;
-    // A later link with the same code is not the reported one.
-    let link = state.links.preview(&key).await?.filter(|link| link.created_at == created_at);
+    let ReportedLink { link: key, count, reasons, since, last, texts, .. } = reported;
     let link = match link {
         Some(link) => Some(ModeratedLink::new(state, names, &link).await?),
         None => None,

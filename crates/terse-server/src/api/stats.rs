@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use terse_core::clicks::{ClickReport, ClickSubject, LinkId};
-use terse_core::{MAX_TAG_REPORT_LINKS, OwnerId, TagReport, Tags};
+use terse_core::{MAX_TAG_REPORT_LINKS, OwnerFilter, Principal, TagReport, Tags};
 
 use super::links::readable;
 use super::list::owner_param;
@@ -90,11 +90,12 @@ pub(super) async fn all_stats(
     Member(principal): Member,
     mut params: Params,
 ) -> Result<Json<AllStats>, Problem> {
-    let owner = owner_param(&mut params)?.clicks_seen_by(&principal)?;
+    let filter = owner_param(&mut params)?;
+    let owner = filter.clicks_seen_by(&principal)?;
     let tag = params.take("tag");
     let asked = read_all(params, &state)?;
     if let Some(tag) = tag {
-        return of_tag(&state, owner, &tag, &asked).await.map(Json);
+        return of_tag(&state, &principal, filter, &tag, &asked).await.map(Json);
     }
     let subject = owner.map_or(ClickSubject::Everything, ClickSubject::Owner);
     let report = report(&state, &subject, &asked).await?;
@@ -104,7 +105,8 @@ pub(super) async fn all_stats(
 
 async fn of_tag(
     state: &App,
-    owner: Option<OwnerId>,
+    principal: &Principal,
+    owner: OwnerFilter,
     tag: &str,
     asked: &ClickQuery,
 ) -> Result<AllStats, Problem> {
@@ -115,7 +117,8 @@ async fn of_tag(
         Problem::new(&STORE_UNAVAILABLE, "too many statistics of tags are being read at once")
     })?;
     let (clicks, now) = (&*state.clicks, state.links.now());
-    let found = state.links.report_of_tag(owner, clicks, tag, asked.period(), now).await?;
+    let period = asked.period();
+    let found = state.links.report_of_tag(principal, owner, clicks, tag, period, now).await?;
     let Some(TagReport { report, links }) = found else {
         let detail = format!(
             "more than {MAX_TAG_REPORT_LINKS} links have this tag; ask for the statistics of single \

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, Uri, request};
 use axum::response::Response;
 use terse_core::Principal;
 use terse_core::accounts::SignedIn;
-use terse_core::registry::{ReportState, Role};
+use terse_core::registry::Role;
 use url::form_urlencoded::byte_serialize;
 
 use super::form::OwnForm;
@@ -48,13 +48,8 @@ impl Member {
     /// Counts the reported links, for moderators and admins. Without an answer the page shows no
     /// number.
     async fn count_reports(&mut self, state: &App) {
-        let waiting = state.moderation.reported(
-            &self.principal,
-            ReportState::Open,
-            None,
-            MAX_COUNTED_REPORTS,
-        );
-        self.reports = waiting.await.map_or(0, |waiting| waiting.len());
+        let counted = state.moderation.count_reported(&self.principal, MAX_COUNTED_REPORTS);
+        self.reports = counted.await.unwrap_or(0);
     }
 
     /// The frame of a page that belongs to this entry of the side bar.

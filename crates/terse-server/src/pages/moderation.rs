@@ -10,7 +10,7 @@ use terse_core::moderation::{HostLink, HostSearch, ModerationError, ReportDecisi
 use terse_core::registry::{
     Actor, AuditEntry, AuditQuery, BlockedHost, ReportId, ReportState, ReportedLink,
 };
-use terse_core::{Code, Domain, LinkKey, ListMatch, OwnerId, Timestamp};
+use terse_core::{Code, Domain, Link, LinkKey, ListMatch, OwnerId, Timestamp};
 
 use super::audit_words::{Subject, action_words, subject};
 use super::form::{field_problem, problem_of};
@@ -144,13 +144,10 @@ fn done_message(word: &str) -> Option<&'static str> {
 async fn reported(
     state: &App,
     shell: &Shell,
-    reported: ReportedLink,
+    (reported, link): (ReportedLink, Option<Link>),
     now: Timestamp,
-) -> Result<Reported, ModerationError> {
+) -> Reported {
     let key = &reported.link;
-    // A later link with the same code is not the reported one.
-    let link = state.links.preview(key).await?;
-    let link = link.filter(|link| link.created_at == reported.created_at);
     let short = short_url(key, &state.links.rules().hosts);
     let link = match link {
         None => None,
@@ -164,7 +161,7 @@ async fn reported(
         1 => reason.to_string(),
         _ => format!("{reason} × {count}"),
     });
-    Ok(Reported {
+    Reported {
         code: key.code.to_string(),
         domain: if key.domain.is_primary() {
             String::new()
@@ -179,7 +176,7 @@ async fn reported(
         since_exact: shell.date_time(reported.since),
         texts: reported.texts.iter().map(|text| middle_cut(text, 400)).collect(),
         created: reported.created_at.as_ms(),
-    })
+    }
 }
 
 async fn found_host(
@@ -272,9 +269,9 @@ async fn page_for(
         state.moderation.reported(principal, ReportState::Open, after, REPORTS + 1).await?;
     let is_more = waiting.len() > REPORTS;
     waiting.truncate(REPORTS);
-    let last = waiting.last().filter(|_| is_more).map(|last| last.first);
+    let last = waiting.last().filter(|_| is_more).map(|(last, _)| last.first);
     for found in waiting {
-        reports.push(reported(state, &shell, found, now).await?);
+        reports.push(reported(state, &shell, found, now).await);
     }
     let hosts = state.moderation.blocked_hosts(principal).await?;
     let query = AuditQuery { before, subject: None, act: None, limit: RECORDS + 1 };

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
 use terse_core::metrics::MetricsSource;
+use terse_core::moderation::LinkReports;
 use terse_core::{Clock, Notices, OwnerTags};
 use terse_worker::{
     CacheRescreen, CdnCounts, CdnPurge, CdnPurgeParts, ErasureJob, FreeMemory, OldSalts,
@@ -122,8 +123,7 @@ impl JobParts<'_> {
                 counts: Arc::clone(&counts.cdn),
             }));
         }
-        let (clock, registry) = (clock.clone(), Arc::clone(registry));
-        jobs.add(ReportRepair { links: Arc::clone(links), registry, clock });
+        jobs.add(ReportRepair(LinkReports::new(Arc::clone(links), Arc::clone(registry))));
         let clicks = (&store.clicks, &services.store);
         jobs.add(click_plane.retention(config, clicks, self.clock, &guard));
         jobs.add(RegistryRetention { registry: Arc::clone(&store.registry), guard });
