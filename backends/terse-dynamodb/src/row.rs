@@ -75,7 +75,7 @@ impl Slot {
             return Ok(Self::Held(serial, owner.map_err(|_| corrupt("an owner is no number"))?));
         }
         let key = keys::link_key(item.text(keys::PK)?)?;
-        let mut link = link_codec::decode(item.bytes(BODY)?)
+        let mut link = link_codec::decode_stored(item.bytes(BODY)?)?
             .filter(|link| link.key == key)
             .ok_or_else(|| corrupt(format!("the item of {key:?} is no link")))?;
         link.spent_clicks = item.number(SPENT)?.unwrap_or(0);
@@ -301,6 +301,16 @@ mod tests {
         let later = stored.take_positions(Timestamp::from_ms(1_700_000_000_000), 2);
         assert!(first[0] < first[1] && first[1] < later[0] && later[0] < later[1]);
         assert!(later[1] < i64::MAX as u64);
+    }
+
+    #[test]
+    fn a_body_of_a_later_version_is_not_called_damaged() {
+        let mut item = stored().item();
+        let body = item.bytes(BODY).unwrap();
+        let mut later = [&[200][..], &body[1..body.len() - 8]].concat();
+        later.extend(xxhash_rust::xxh3::xxh3_64(&later).to_le_bytes());
+        item.insert(BODY.into(), bytes(later));
+        assert!(matches!(read(&item), Err(StoreError::LaterVersion)));
     }
 
     #[test]

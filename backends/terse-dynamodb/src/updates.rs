@@ -105,7 +105,7 @@ pub(crate) async fn history(
         }
         let missing = || corrupt("an earlier version lacks a field");
         let version = LinkVersion {
-            link: link_codec::decode(item.bytes(BODY)?).ok_or_else(missing)?,
+            link: link_codec::decode_stored(item.bytes(BODY)?)?.ok_or_else(missing)?,
             until: Timestamp::from_ms(item.number("until")?.ok_or_else(missing)?),
         };
         versions.push((item.number::<u64>(NUMBER)?.ok_or_else(missing)?, version));

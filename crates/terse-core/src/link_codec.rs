@@ -7,9 +7,14 @@
 //! | 8 | xxh3 of all bytes before, little-endian |
 //!
 //! Version 1 holds every link that was not imported with clicks. Version 2 has the same fields and
-//! after them `imported_clicks`; only links that have such clicks are written so, and a node that
-//! does not know it treats them as a miss. Version 3 has the fields of version 2 and after them the
-//! preview; only links with a preview are written so. [`decode`] reads all of them.
+//! after them `imported_clicks`; only links that have such clicks are written so. Version 3 has the
+//! fields of version 2 and after them the preview; only links with a preview are written so.
+//! [`decode`] reads all of them.
+//!
+//! [`encode`] writes the lowest version that holds the link. While nodes of two versions run, the
+//! earlier ones therefore read every link that uses no field of the later version. For other links
+//! a cache has a miss, and a store whose rows have this form answers
+//! [`StoreError::LaterVersion`]: see [`decode_stored`].
 
 use std::borrow::Cow;
 
@@ -25,6 +30,7 @@ use crate::password::PasswordHash;
 use crate::rules::Rules;
 use crate::screening::LinkFlags;
 use crate::social_preview::SocialPreview;
+use crate::store::StoreError;
 use crate::target::Target;
 use crate::text::{Notes, Tags, Title};
 use crate::time::Timestamp;
@@ -139,6 +145,15 @@ pub fn is_of_later_version(bytes: &[u8]) -> bool {
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
     let (content, checksum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
     (xxh3_64(content).to_le_bytes() == checksum).then_some(content)
+}
+
+/// Reads a link from a store whose rows have this form. `None` for bytes that [`encode`] did not
+/// write.
+pub fn decode_stored(bytes: &[u8]) -> Result<Option<Link>, StoreError> {
+    match decode(bytes) {
+        None if is_of_later_version(bytes) => Err(StoreError::LaterVersion),
+        link => Ok(link),
+    }
 }
 
 /// Reads a link. `None` for a version that this program does not know and for bytes that

@@ -48,6 +48,10 @@ pub enum StoreError {
     /// Stored data is damaged. It is never used for a redirect.
     #[error("stored data cannot be read")]
     Corrupt(#[source] BoxError),
+    /// A later version of terse wrote the data in a form that this one cannot read. The data is
+    /// whole: a node of that version reads it.
+    #[error("a later version of terse wrote this data; upgrade this node")]
+    LaterVersion,
 }
 
 /// A link before one of its changes.

@@ -106,6 +106,7 @@ fn word(error: &StoreError) -> &'static str {
         StoreError::Exhausted => "exhausted",
         StoreError::Unavailable(_) => "unavailable",
         StoreError::Corrupt(_) => "corrupt",
+        StoreError::LaterVersion => "later_version",
     }
 }
 

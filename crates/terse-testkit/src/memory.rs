@@ -30,6 +30,8 @@ pub struct MemoryStore {
     /// Whether `surely_absent` answers `Likely` where it knows better.
     unsure: AtomicBool,
     corrupt: Mutex<HashSet<LinkKey>>,
+    /// Links whose rows a later version wrote.
+    later: Mutex<HashSet<LinkKey>>,
     delay_ms: AtomicU64,
     age_ms: AtomicU64,
     gets: AtomicU64,
@@ -55,6 +57,7 @@ impl MemoryStore {
             failing: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
             corrupt: Mutex::default(),
+            later: Mutex::default(),
             delay_ms: AtomicU64::new(0),
             age_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
@@ -71,6 +74,11 @@ impl MemoryStore {
     /// Makes `get` of this key answer `Corrupt`, as for an unreadable row.
     pub fn corrupt(&self, key: LinkKey) {
         self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// Makes `get` of this key answer `LaterVersion`.
+    pub fn write_later_version(&self, key: LinkKey) {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// Delays every call by at least this long.
@@ -156,6 +164,9 @@ impl LinkReader for MemoryStore {
         self.enter().await?;
         if self.corrupt.lock().unwrap_or_else(PoisonError::into_inner).contains(key) {
             return Err(StoreError::Corrupt("this row cannot be read".into()));
+        }
+        if self.later.lock().unwrap_or_else(PoisonError::into_inner).contains(key) {
+            return Err(StoreError::LaterVersion);
         }
         Ok(self.state().find(key).map(|(_, link)| link.clone()))
     }

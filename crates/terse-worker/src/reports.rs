@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::BoxError;
+use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::moderation::LinkReports;
 
 const INTERVAL: Duration = Duration::from_secs(600);
@@ -44,8 +44,8 @@ mod tests {
     use terse_core::registry::prelude::*;
     use terse_core::registry::{NewReport, ReportState};
     use terse_core::{
-        Alphabet, Clock, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, Links, ModerationStatus,
-        NoRouteCache, NoScreening, RandomCodes, TargetRules, Timestamp,
+        Alphabet, Clock, Insert, LinkKey, LinkPolicy, LinkReader as _, LinkStore, Links,
+        ModerationStatus, NoRouteCache, NoScreening, RandomCodes, TargetRules, Timestamp,
     };
     use terse_testkit::{MemoryRegistry, MemoryStore, alias, key, timestamp};
 

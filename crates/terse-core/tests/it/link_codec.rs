@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use proptest::prelude::*;
-use terse_core::link_codec::{LINK_CODEC_VERSION, decode, encode, is_of_later_version};
+use terse_core::link_codec::{
+    LINK_CODEC_VERSION, decode, decode_stored, encode, is_of_later_version,
+};
 use terse_core::*;
 use terse_testkit::{alias, generated, rules, timestamp};
 
@@ -107,10 +109,13 @@ fn a_later_version_is_told_from_damage() {
     let mut later = [&[200][..], content].concat();
     later.extend(xxhash_rust::xxh3::xxh3_64(&later).to_le_bytes());
     assert!(is_of_later_version(&later) && decode(&later).is_none());
+    assert!(matches!(decode_stored(&later), Err(StoreError::LaterVersion)));
     assert!(!is_of_later_version(&current));
+    assert_eq!(decode_stored(&current).unwrap(), Some(full()));
     let last = later.len() - 1;
     later[last] ^= 1;
     assert!(!is_of_later_version(&later) && !is_of_later_version(&[]));
+    assert!(matches!(decode_stored(&later), Ok(None)), "this one is damaged");
 }
 
 #[test]

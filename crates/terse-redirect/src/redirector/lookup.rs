@@ -171,7 +171,8 @@ impl Redirector {
         // An old copy is what a cache has while the store does not answer.
         let answered = matches!(
             loaded,
-            Ok(Ok(LoadedRoute { is_old: false, .. }) | Err(StoreError::Corrupt(_)))
+            Ok(Ok(LoadedRoute { is_old: false, .. })
+                | Err(StoreError::Corrupt(_) | StoreError::LaterVersion))
         );
         let away_until_ms = if answered { 0 } else { self.now().steady_ms + AWAY_MS };
         self.away_until_ms.store(away_until_ms, Ordering::Relaxed);

@@ -341,6 +341,18 @@ async fn while_the_store_hangs_only_one_visitor_a_second_waits_for_it() {
     );
 }
 
+/// An earlier node of a fleet that is being upgraded can read all links but this one.
+#[tokio::test]
+async fn a_row_of_a_later_version_is_503_and_does_not_count_as_damage() {
+    let fixture = Fixture::new(|_| ());
+    fixture.insert(alias("later-1", TARGET)).await;
+    fixture.insert(alias("my-link", TARGET)).await;
+    fixture.store.write_later_version(key("later-1"));
+    assert_eq!(fixture.visit("later-1").await, (503, None));
+    assert!(fixture.redirector.reads_links().await, "the node stays ready");
+    assert_eq!(fixture.visit("my-link").await.0, 302);
+}
+
 #[tokio::test]
 async fn a_corrupt_row_is_503_for_its_link_and_other_links_are_still_read_from_the_store() {
     let fixture = Fixture::new(|_| ());

@@ -231,16 +231,13 @@ async fn write_clicks(
     }
 }
 
-async fn write_reports(
-    state: &App,
-    principal: &Principal,
-    lines: &mut Lines,
-) -> Result<(), Stop> {
+async fn write_reports(state: &App, principal: &Principal, lines: &mut Lines) -> Result<(), Stop> {
     let hosts = &state.links.rules().hosts;
     for report_state in ReportState::ALL {
         let mut after = None;
         loop {
-            let found = state.moderation.own_reports(principal, report_state, after, CLICKS).await?;
+            let found =
+                state.moderation.own_reports(principal, report_state, after, CLICKS).await?;
             let (reports, next) = found;
             if next.is_none() {
                 break;

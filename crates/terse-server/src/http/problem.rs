@@ -337,6 +337,11 @@ impl From<LinkError> for Problem {
             LinkError::Store(StoreError::Busy) => {
                 Self::new(&STORE_UNAVAILABLE, "the store is busy; try again")
             }
+            error @ LinkError::Store(StoreError::LaterVersion) => {
+                tracing::error!(error = chain(&error), "an API request could not be answered");
+                let detail = "the server is being upgraded, and this node cannot read the data yet";
+                Self::new(&STORE_UNAVAILABLE, detail)
+            }
             // The client gets the same answer for a corrupt and an unavailable store; the log has
             // the difference.
             error @ (LinkError::Store(_) | LinkError::NoCode(_)) => {
