@@ -226,7 +226,10 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     registry.add_session(session, account.revision).await.unwrap();
     let mut retention = RegistryRetention { registry: registry.clone(), guard: fixture.guard() };
     fixture.run_paused(&mut retention, 0).await;
-    assert!(registry.prune(clock.now(), Duration::ZERO, 10).await.unwrap() > 0, "it was left");
+    assert!(
+        registry.prune(None, clock.now(), Duration::ZERO, 10).await.unwrap() > 0,
+        "it was left"
+    );
 
     let settings = ClickRetentionSettings {
         every: Duration::from_secs(1),

@@ -83,7 +83,7 @@ mod tests {
             if let Some(code) = settled {
                 let by = Attribution { actor: Actor::Terse, at: timestamp(10), why: None };
                 let (link, state) = (key(code), ReportState::Cleared);
-                registry.settle_reports(&link, timestamp(0), state, by).await.unwrap();
+                registry.settle_reports(None, &link, timestamp(0), state, by).await.unwrap();
             }
             job.run(&JobContext::without_lease()).await.unwrap();
             assert_eq!(oldest.0.load(Ordering::Relaxed), left);

@@ -62,7 +62,8 @@ impl Job for RegistryRetention {
         loop {
             context.check_lease().await?;
             let Some(now) = self.guard.time(context).await? else { return Ok(NextRun::Interval) };
-            if self.registry.prune(now, KEEP_RECORDS, batch).await? < batch as u64 {
+            let pruned = self.registry.prune(context.token(), now, KEEP_RECORDS, batch).await?;
+            if pruned < batch as u64 {
                 return Ok(NextRun::Interval);
             }
             sleep(PAUSE).await;

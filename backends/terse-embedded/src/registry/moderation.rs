@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
     AbuseReport, Attribution, AuditAction, AuditRecord, BlockedHost, BlocklistStore, DomainConfig,
-    DomainStore, NewReport, RegistryError, ReportId, ReportResult, ReportState, ReportStore,
-    ReportedLink,
+    DomainStore, FencingToken, NewReport, RegistryError, ReportId, ReportResult, ReportState,
+    ReportStore, ReportedLink,
 };
 use terse_core::{Domain, LinkKey, Target, Timestamp};
 
@@ -113,11 +113,15 @@ impl RegistryWrites {
 
     pub(crate) fn settle_reports(
         &self,
+        token: Option<FencingToken>,
         link: &LinkKey,
         created_at: Timestamp,
         state: ReportState,
         by: &Attribution,
     ) -> Result<u64, RegistryWriteError> {
+        if let Some(token) = token {
+            self.check_lease(token)?;
+        }
         if state == ReportState::Open {
             return Ok(0);
         }
@@ -200,12 +204,13 @@ impl ReportStore for EmbeddedRegistry {
 
     async fn settle_reports(
         &self,
+        token: Option<FencingToken>,
         link: &LinkKey,
         created_at: Timestamp,
         state: ReportState,
         by: Attribution,
     ) -> Answer<u64> {
         let link = link.clone();
-        self.write(move |writes| writes.settle_reports(&link, created_at, state, &by)).await
+        self.write(move |writes| writes.settle_reports(token, &link, created_at, state, &by)).await
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Timestamp;
-use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
+use terse_core::registry::{
+    DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, FencingToken, RegistryMaintenance,
+};
 
 use crate::engine;
 use crate::registry::store::{Answer, BATCH, EmbeddedRegistry};
@@ -29,10 +31,14 @@ pub(crate) const AUDIT: &str = "DELETE FROM audit WHERE number IN \
 impl RegistryWrites {
     pub(crate) fn prune(
         &self,
+        token: Option<FencingToken>,
         now: Timestamp,
         keep: Duration,
         limit: usize,
     ) -> Result<usize, RegistryWriteError> {
+        if let Some(token) = token {
+            self.check_lease(token)?;
+        }
         let old = now.saturating_sub(keep);
         let mut count = 0;
         for (sql, by) in [
@@ -51,11 +57,17 @@ impl RegistryWrites {
 
 #[async_trait]
 impl RegistryMaintenance for EmbeddedRegistry {
-    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
+    async fn prune(
+        &self,
+        token: Option<FencingToken>,
+        now: Timestamp,
+        keep: Duration,
+        limit: usize,
+    ) -> Answer<u64> {
         let mut left = limit;
         while left > 0 {
             let step = left.min(BATCH);
-            let done = self.write(move |writes| writes.prune(now, keep, step)).await?;
+            let done = self.write(move |writes| writes.prune(token, now, keep, step)).await?;
             left -= done;
             if done < step {
                 break;

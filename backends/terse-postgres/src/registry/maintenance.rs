@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::Timestamp;
-use terse_core::registry::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
+use terse_core::registry::{
+    DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, FencingToken, RegistryMaintenance,
+};
 
 use super::step::step;
 use super::{Answer, BATCH, PostgresRegistry};
@@ -26,7 +28,13 @@ const AUDIT: &str = "DELETE FROM audit WHERE number IN \
 
 #[async_trait]
 impl RegistryMaintenance for PostgresRegistry {
-    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
+    async fn prune(
+        &self,
+        token: Option<FencingToken>,
+        now: Timestamp,
+        keep: Duration,
+        limit: usize,
+    ) -> Answer<u64> {
         let old = now.saturating_sub(keep);
         let mut left = limit as u64;
         for (sql, by) in [
@@ -41,6 +49,9 @@ impl RegistryMaintenance for PostgresRegistry {
             while left > 0 {
                 let most = left.min(BATCH as u64).cast_signed();
                 let done = step!(self, Rows, |step| {
+                    if let Some(token) = token {
+                        step.check_lease(token).await?;
+                    }
                     Ok(step.run(sql, params![SqlTimestamp(by), most]).await?)
                 })?;
                 left -= done;

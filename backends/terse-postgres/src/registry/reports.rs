@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    AbuseReport, Attribution, AuditRecord, NewReport, ReportId, ReportResult, ReportState,
-    ReportStore, ReportedLink, TEXTS_SHOWN,
+    AbuseReport, Attribution, AuditRecord, FencingToken, NewReport, ReportId, ReportResult,
+    ReportState, ReportStore, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{LinkKey, Timestamp};
 
@@ -92,6 +92,7 @@ impl ReportStore for PostgresRegistry {
 
     async fn settle_reports(
         &self,
+        token: Option<FencingToken>,
         link: &LinkKey,
         created_at: Timestamp,
         state: ReportState,
@@ -101,6 +102,9 @@ impl ReportStore for PostgresRegistry {
             return Ok(0);
         }
         step!(self, Registry, |step| {
+            if let Some(token) = token {
+                step.check_lease(token).await?;
+            }
             let count = step
                 .run(
                     "UPDATE reports SET state = $4 WHERE domain = $1 AND code = $2 \

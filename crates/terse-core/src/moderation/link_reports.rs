@@ -61,7 +61,7 @@ impl LinkReports {
             let page = self.registry.reported(ReportState::Open, after, PAGE).await?;
             for reported in &page {
                 context.check_lease().await?;
-                changed += u64::from(self.repair_one(reported).await?);
+                changed += u64::from(self.repair_one(reported, context).await?);
             }
             match page.last() {
                 Some(last) if page.len() == PAGE => after = Some(last.first),
@@ -70,7 +70,11 @@ impl LinkReports {
         }
     }
 
-    async fn repair_one(&self, reported: &ReportedLink) -> Result<bool, RegistryError> {
+    async fn repair_one(
+        &self,
+        reported: &ReportedLink,
+        context: &JobContext,
+    ) -> Result<bool, RegistryError> {
         let ReportedLink { link, created_at, count, .. } = reported;
         // One reporter has at most one open report about a link.
         if self.warn_if_due(link, *created_at, *count).await? {
@@ -81,7 +85,8 @@ impl LinkReports {
         }
         let why = Some("the link is gone".into());
         let by = Attribution { actor: Actor::Terse, at: self.links.now(), why };
-        let settled = self.registry.settle_reports(link, *created_at, ReportState::Cleared, by);
+        let (token, cleared) = (context.token(), ReportState::Cleared);
+        let settled = self.registry.settle_reports(token, link, *created_at, cleared, by);
         Ok(settled.await? > 0)
     }
 }

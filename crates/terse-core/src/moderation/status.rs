@@ -31,7 +31,7 @@ impl Moderation {
             ModerationStatus::Suspicious => return Ok(link),
         };
         let by = self.by(principal.owner(), why);
-        self.registry.settle_reports(key, link.created_at, settled, by).await?;
+        self.registry.settle_reports(None, key, link.created_at, settled, by).await?;
         Ok(link)
     }
 

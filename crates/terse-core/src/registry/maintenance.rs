@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::lease::FencingToken;
 use super::store::RegistryError;
 use crate::time::Timestamp;
 
@@ -20,9 +21,11 @@ pub trait RegistryMaintenance: Send + Sync + 'static {
     /// Deletes up to `limit` rows that expired by `now` and returns how many: sessions,
     /// invitations, keys that expired [`EXPIRED_KEY_RETENTION`] before, settled reports and audit
     /// records older than `keep`, and settled deliveries older than that or than
-    /// [`DELIVERY_RETENTION`].
+    /// [`DELIVERY_RETENTION`]. With the token of a lease, every batch is refused as `Fenced` once
+    /// another node has the lease.
     async fn prune(
         &self,
+        token: Option<FencingToken>,
         now: Timestamp,
         keep: Duration,
         limit: usize,

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::audit::Attribution;
+use super::lease::FencingToken;
 use super::report::{AbuseReport, NewReport, ReportId, ReportResult, ReportState, ReportedLink};
 use super::store::RegistryError;
 use crate::link::LinkKey;
@@ -33,9 +34,10 @@ pub trait ReportStore: Send + Sync + 'static {
 
     /// Settles all open reports about the link that was created at this time, and returns how many.
     /// Reports about other links that had its code stay open. Writes an audit record if there were
-    /// any.
+    /// any. With the token of a lease, `Fenced` if another node has the lease by now.
     async fn settle_reports(
         &self,
+        token: Option<FencingToken>,
         link: &LinkKey,
         created_at: Timestamp,
         state: ReportState,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use terse_core::Timestamp;
 use terse_core::registry::{
     Attribution, AuditAction, AuditEntry, AuditLog, AuditQuery, AuditRecord, DELIVERY_RETENTION,
-    EXPIRED_KEY_RETENTION, RegistryMaintenance, ReportState,
+    EXPIRED_KEY_RETENTION, FencingToken, RegistryMaintenance, ReportState,
 };
 
 use super::{Answer, MemoryRegistry};
@@ -45,8 +45,17 @@ impl AuditLog for MemoryRegistry {
 
 #[async_trait]
 impl RegistryMaintenance for MemoryRegistry {
-    async fn prune(&self, now: Timestamp, keep: Duration, limit: usize) -> Answer<u64> {
+    async fn prune(
+        &self,
+        token: Option<FencingToken>,
+        now: Timestamp,
+        keep: Duration,
+        limit: usize,
+    ) -> Answer<u64> {
         let mut state = self.enter().await?;
+        if let Some(token) = token {
+            state.jobs.current(token)?;
+        }
         let old = now.saturating_sub(keep);
         let expired = now.saturating_sub(EXPIRED_KEY_RETENTION);
         let mut count = 0;

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use terse_core::registry::{
     AbuseReport, Attribution, AuditRecord, BlockedHost, BlocklistStore, BrandingStore,
-    DomainConfig, DomainStore, NewReport, RegistryError, ReportId, ReportResult, ReportState,
-    ReportStore, ReportedLink, TEXTS_SHOWN,
+    DomainConfig, DomainStore, FencingToken, NewReport, RegistryError, ReportId, ReportResult,
+    ReportState, ReportStore, ReportedLink, TEXTS_SHOWN,
 };
 use terse_core::{Branding, Domain, LinkKey, Timestamp};
 
@@ -175,12 +175,16 @@ impl ReportStore for MemoryRegistry {
 
     async fn settle_reports(
         &self,
+        token: Option<FencingToken>,
         link: &LinkKey,
         created_at: Timestamp,
         settled: ReportState,
         by: Attribution,
     ) -> Answer<u64> {
         let mut state = self.enter().await?;
+        if let Some(token) = token {
+            state.jobs.current(token)?;
+        }
         let mut count = 0;
         let open = state
             .reports

@@ -105,7 +105,10 @@ pub async fn fill(store: &RegistryHandle) {
     let removed = hook(store, ann.id).await;
     store.remove_webhook(ann.id, removed.id, by()).await.unwrap();
     assert!(other.id > kept.id);
-    store.settle_reports(&key("def"), timestamp(-5), ReportState::Confirmed, by()).await.unwrap();
+    store
+        .settle_reports(None, &key("def"), timestamp(-5), ReportState::Confirmed, by())
+        .await
+        .unwrap();
     for act in [AuditAction::LinkJudged, AuditAction::LinkScreened] {
         store.note(act, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
     }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use terse_core::registry::{
     AlarmKind, AlarmState, AuditAction, FencingToken, Lease, MAX_PROGRESS_BYTES, NodeId,
-    RegistryError, RemovalAlarm,
+    RegistryError, RemovalAlarm, ReportState,
 };
 
+use super::reports::report;
 use super::{RegistryHandle, acts, by, race, refused};
+use crate::{key, timestamp};
 
 const LEASE: &str = "jobs";
 /// Longer than any test takes.
@@ -147,6 +149,7 @@ pub async fn a_lease_that_is_over_is_taken_with_a_higher_token(
 pub async fn a_write_with_an_old_token_is_fenced(one: RegistryHandle, other: RegistryHandle) {
     let old = acquire(&one, "a", Duration::ZERO).await.unwrap().token;
     one.put_job_progress(old, "scan", b"a").await.unwrap();
+    one.report(report("abc", 1)).await.unwrap();
     let new = acquire(&other, "b", LONG).await.unwrap().token;
     refused!(one.put_job_progress(old, "scan", b"late").await, Fenced);
     refused!(one.check_lease(old).await, Fenced);
@@ -155,4 +158,20 @@ pub async fn a_write_with_an_old_token_is_fenced(one: RegistryHandle, other: Reg
     refused!(one.put_job_progress(old, "sweep", b"late").await, Fenced);
     assert_eq!(one.job_progress("scan").await.unwrap().unwrap(), b"b");
     assert_eq!(one.job_progress("sweep").await.unwrap(), None);
+
+    let settle = |store: &RegistryHandle, token| {
+        let store = store.clone();
+        async move {
+            let (link, created_at) = (key("abc"), timestamp(-5));
+            let cleared = ReportState::Cleared;
+            store.settle_reports(Some(token), &link, created_at, cleared, by()).await
+        }
+    };
+    let (end, keep) = (timestamp(1_000_000), Duration::ZERO);
+    refused!(settle(&one, old).await, Fenced);
+    refused!(one.prune(Some(old), end, keep, 10).await, Fenced);
+    let open = one.reported(ReportState::Open, None, 10).await.unwrap();
+    assert_eq!(open.len(), 1, "nothing was settled or pruned");
+    assert_eq!(settle(&other, new).await.unwrap(), 1);
+    assert!(other.prune(Some(new), end, keep, 10).await.unwrap() > 0);
 }

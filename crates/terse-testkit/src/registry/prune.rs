@@ -21,7 +21,7 @@ fn at(at: Timestamp) -> Attribution {
 pub async fn expired_rows_are_pruned(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
-    let prune = async || store.prune(now, KEEP, 1000).await.unwrap();
+    let prune = async || store.prune(None, now, KEEP, 1000).await.unwrap();
     let later = Timestamp::from_ms(now.as_ms() + 1);
     let forgotten = now.saturating_sub(EXPIRED_KEY_RETENTION);
     // The audit record about the account.
@@ -47,7 +47,7 @@ pub async fn expired_rows_are_pruned(store: RegistryHandle) {
         store.report(report).await.unwrap();
         if settled {
             store
-                .settle_reports(&key(code), timestamp(-5), ReportState::Cleared, at(now))
+                .settle_reports(None, &key(code), timestamp(-5), ReportState::Cleared, at(now))
                 .await
                 .unwrap();
         }
@@ -84,19 +84,19 @@ pub async fn pruning_stops_at_its_limit(store: RegistryHandle) {
     }
     let mut each = Vec::new();
     loop {
-        each.push(store.prune(now, KEEP, 9).await.unwrap());
+        each.push(store.prune(None, now, KEEP, 9).await.unwrap());
         if each.last() == Some(&0) {
             break;
         }
     }
     assert_eq!(each, [9, 9, 9, 9, 5, 0]);
-    assert_eq!(store.prune(now, KEEP, 0).await.unwrap(), 0);
+    assert_eq!(store.prune(None, now, KEEP, 0).await.unwrap(), 0);
 }
 
 pub async fn a_pruned_log_keeps_its_numbering(store: RegistryHandle) {
     add(&store, "ann").await;
     let last = log(&store).await[0].number;
-    store.prune(timestamp(100 * DAY), KEEP, 10).await.unwrap();
+    store.prune(None, timestamp(100 * DAY), KEEP, 10).await.unwrap();
     assert!(log(&store).await.is_empty());
     add(&store, "bob").await;
     assert!(log(&store).await[0].number > last);

@@ -88,7 +88,10 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: RegistryHan
     }
     reporters(&store, "other", 1).await;
     assert_eq!(
-        store.settle_reports(&key("abc"), timestamp(-5), ReportState::Open, by()).await.unwrap(),
+        store
+            .settle_reports(None, &key("abc"), timestamp(-5), ReportState::Open, by())
+            .await
+            .unwrap(),
         0,
         "which settles nothing"
     );
@@ -99,19 +102,22 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: RegistryHan
         store.report(NewReport { created_at, ..report("abc", 1) }).await.unwrap();
     }
     assert_eq!(
-        store.settle_reports(&key("abc"), timestamp(-5), ReportState::Cleared, by()).await.unwrap(),
+        store
+            .settle_reports(None, &key("abc"), timestamp(-5), ReportState::Cleared, by())
+            .await
+            .unwrap(),
         3
     );
     assert_eq!(
         store
-            .settle_reports(&key("abc"), timestamp(-5), ReportState::Confirmed, by())
+            .settle_reports(None, &key("abc"), timestamp(-5), ReportState::Confirmed, by())
             .await
             .unwrap(),
         0
     );
     assert_eq!(
         store
-            .settle_reports(&key("unknown"), timestamp(-5), ReportState::Cleared, by())
+            .settle_reports(None, &key("unknown"), timestamp(-5), ReportState::Cleared, by())
             .await
             .unwrap(),
         0
@@ -130,7 +136,7 @@ pub async fn settled_reports_are_over_and_new_ones_count_anew(store: RegistryHan
     assert_eq!(reporters(&store, "abc", 2).await, 2);
     assert_eq!(
         store
-            .settle_reports(&key("abc"), timestamp(-5), ReportState::Confirmed, by())
+            .settle_reports(None, &key("abc"), timestamp(-5), ReportState::Confirmed, by())
             .await
             .unwrap(),
         2
@@ -144,7 +150,13 @@ pub async fn reports_are_walked_by_state(store: RegistryHandle) {
     }
     for n in [2, 5, 6] {
         store
-            .settle_reports(&key(&format!("abc{n}")), timestamp(-5), ReportState::Confirmed, by())
+            .settle_reports(
+                None,
+                &key(&format!("abc{n}")),
+                timestamp(-5),
+                ReportState::Confirmed,
+                by(),
+            )
             .await
             .unwrap();
     }
@@ -195,7 +207,10 @@ pub async fn reports_are_told_link_by_link(store: RegistryHandle) {
         store.reported(ReportState::Open, Some(first[1].first), 2).await.unwrap(),
         links[2..]
     );
-    store.settle_reports(&key("abc"), timestamp(-5), ReportState::Cleared, by()).await.unwrap();
+    store
+        .settle_reports(None, &key("abc"), timestamp(-5), ReportState::Cleared, by())
+        .await
+        .unwrap();
     assert_eq!(reported(&store, ReportState::Open).await, links[1..]);
     assert_eq!(reported(&store, ReportState::Cleared).await, links[..1]);
     // However many texts there are, the list shows only the latest.

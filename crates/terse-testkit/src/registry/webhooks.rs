@@ -433,7 +433,7 @@ pub async fn few_of_the_settled_are_kept(store: RegistryHandle) {
     assert_eq!(store.deliveries(ann, webhook.id, 2).await.unwrap(), found[..2]);
     let keep = Duration::from_secs(24 * 3600);
     assert_eq!(
-        store.prune(Timestamp::from_ms(timestamp(2 * DAY).as_ms()), keep, 1000).await.unwrap()
+        store.prune(None, Timestamp::from_ms(timestamp(2 * DAY).as_ms()), keep, 1000).await.unwrap()
             as usize,
         MAX_SETTLED_PER_WEBHOOK + 2
     );
@@ -451,9 +451,9 @@ pub async fn settled_deliveries_are_kept_for_a_month(store: RegistryHandle) {
     let [waits, settled] = &deliveries(&store, &webhook).await[..] else { panic!("two") };
     let years = Duration::from_secs(2 * 365 * 24 * 3600);
     let month = settled.created_at.checked_add(DELIVERY_RETENTION).unwrap();
-    assert_eq!(store.prune(month, years, 1000).await.unwrap(), 0);
+    assert_eq!(store.prune(None, month, years, 1000).await.unwrap(), 0);
     let later = Timestamp::from_ms(month.as_ms() + 1);
-    assert_eq!(store.prune(later, years, 1000).await.unwrap(), 1);
+    assert_eq!(store.prune(None, later, years, 1000).await.unwrap(), 1);
     let left = deliveries(&store, &webhook).await;
     assert_eq!(left.iter().map(|one| &one.event).collect::<Vec<_>>(), [&waits.event]);
 }
