@@ -5,7 +5,7 @@ mod state;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,7 +25,7 @@ use self::state::{Answered, State};
 pub struct MemoryStore {
     identity: StoreIdentity,
     numbering: Numbering,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     failing: AtomicBool,
     /// Whether `surely_absent` answers `Likely` where it knows better.
     unsure: AtomicBool,
@@ -53,7 +53,7 @@ impl MemoryStore {
         Self {
             numbering: Numbering::new(&identity),
             identity,
-            state: Mutex::default(),
+            state: Arc::default(),
             failing: AtomicBool::new(false),
             unsure: AtomicBool::new(false),
             corrupt: Mutex::default(),
@@ -64,6 +64,12 @@ impl MemoryStore {
             leases: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
         }
+    }
+
+    /// Another handle on the same links, as another node has one. Each handle has its own failures
+    /// and delays.
+    pub fn another_handle(&self) -> Self {
+        Self { state: Arc::clone(&self.state), ..Self::new() }
     }
 
     /// Sets whether every call answers `Unavailable`.
@@ -589,7 +595,9 @@ mod tests {
     use crate::{alias, key};
 
     async fn fresh() -> Option<crate::link_store::LinkStorePair> {
-        Some(crate::link_store::LinkStorePair::one(MemoryStore::new()))
+        let store = MemoryStore::new();
+        let other = store.another_handle();
+        Some(crate::link_store::LinkStorePair::two(store, other))
     }
     crate::link_store!(fresh);
 

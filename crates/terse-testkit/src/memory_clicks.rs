@@ -24,7 +24,7 @@ const RAW_BYTES: u64 = 100;
 /// answers.
 #[derive(Debug)]
 pub struct MemoryClickStore {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     failing: AtomicBool,
     losing: AtomicBool,
     interrupting: AtomicBool,
@@ -107,10 +107,16 @@ impl Default for MemoryClickStore {
 }
 
 impl MemoryClickStore {
+    /// Another handle on the same clicks, as another node has one. Each handle has its own failures
+    /// and delays.
+    pub fn another_handle(&self) -> Self {
+        Self { state: Arc::clone(&self.state), ..Self::new() }
+    }
+
     /// An empty store.
     pub fn new() -> Self {
         Self {
-            state: Mutex::default(),
+            state: Arc::default(),
             failing: AtomicBool::new(false),
             losing: AtomicBool::new(false),
             interrupting: AtomicBool::new(false),
@@ -328,8 +334,9 @@ mod tests {
     use crate::click_store::ClickStoreHandle;
 
     async fn fresh() -> Option<[ClickStoreHandle; 2]> {
-        let store: ClickStoreHandle = Arc::new(MemoryClickStore::new());
-        Some([Arc::clone(&store), store])
+        let store = MemoryClickStore::new();
+        let other = store.another_handle();
+        Some([Arc::new(store), Arc::new(other)])
     }
     crate::click_store!(fresh);
 

@@ -243,7 +243,7 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     let mut retention = ClickRetentionJob::new(
         clicks,
         fixture.store.clone(),
-        clock,
+        clock.clone(),
         fixture.guard(),
         settings,
         counts,

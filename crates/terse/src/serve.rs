@@ -39,6 +39,7 @@ use terse_worker::{
 };
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use url::Url;
 
 use crate::backends::{self, ClickBus, DataDir, LockGuard, RunInfo, Stores};
@@ -60,6 +61,8 @@ pub(crate) use web::in_process_api;
 
 /// How long background jobs may take to end at shutdown.
 const JOBS_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long requests to the admin listener may take to end at shutdown.
+const ADMIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the server until SIGTERM or SIGINT. Spans of the queue are sent to `traces.url`. SIGHUP
 /// reads the settings again.
@@ -71,13 +74,14 @@ pub fn run(config: Config, spans: Option<SpanQueue>, reload: Reload) -> anyhow::
     server.print_first_steps(&config);
     let (jobs, limits) = (Arc::clone(&server.board), server.limits.clone());
     let reloaded = Reloaded { jobs, limits, info: Arc::clone(&server.system_info) };
-    server.runtime.spawn(async move {
+    let signals = server.runtime.spawn(async move {
         if let Err(error) = reload::follow_signals(config, reload, reloaded).await {
             tracing::error!(error = format!("{error:#}"), "SIGHUP is not followed");
         }
     });
     server.runtime.block_on(listeners::stop_signal())?;
     tracing::info!("stopping");
+    signals.abort();
     server.draining.store(true, Ordering::Relaxed);
     server.workers.drain();
     std::thread::sleep(shutdown.drain_delay.get());
@@ -128,6 +132,10 @@ pub struct Server {
     runtime: Runtime,
     draining: Arc<AtomicBool>,
     stop: watch::Sender<bool>,
+    /// Reads links into memory after the start.
+    loading: JoinHandle<()>,
+    /// Serves health and metrics, if they have a listener of their own.
+    admin: Option<JoinHandle<()>>,
     clock: Clock,
     data_dir: DataDir,
     // Last: the store closes after everything that uses it, and then the folder's lock is released.
@@ -310,10 +318,11 @@ impl Server {
         let health = health.router();
 
         // Listeners.
-        let (web, admin_address) = match admin {
+        let (web, served_admin) = match admin {
             None => (web.merge(health), None),
             Some(admin) => (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?)),
         };
+        let (admin_address, admin) = served_admin.unzip();
         let roles = config.roles;
         let fallback = HttpFallback::new(FallbackParts {
             redirector: Arc::clone(&redirector),
@@ -342,7 +351,8 @@ impl Server {
         );
         let _ = workers.set(Arc::clone(&running));
         // In the background, after the threads have begun to serve.
-        runtime.spawn(load_hot_links(hot_links.clone(), redirector, Arc::clone(&store.clicks)));
+        let loading = load_hot_links(hot_links.clone(), redirector, Arc::clone(&store.clicks));
+        let loading = runtime.spawn(loading);
         let board = jobs.job_board();
         let jobs = jobs.start(runtime.handle());
         let (pid, url) = (std::process::id(), listeners::local_url(&address));
@@ -369,6 +379,8 @@ impl Server {
             runtime,
             draining,
             stop,
+            loading,
+            admin,
             clock,
             data_dir,
             store,
@@ -417,6 +429,7 @@ impl Server {
     pub fn stop(self, timeout: Duration) {
         self.draining.store(true, Ordering::Relaxed);
         let _ = self.stop.send(true);
+        self.loading.abort();
         if let Err(error) = self.hot_links.save() {
             tracing::warn!(%error, "the links in use were not saved for the next start");
         }
@@ -428,6 +441,12 @@ impl Server {
         }
         if let Err(error) = self.data_dir.remove_run() {
             tracing::warn!(%error, "run.json could not be removed from the data folder");
+        }
+        if let Some(admin) = self.admin {
+            let ended = tokio::time::timeout(ADMIN_TIMEOUT, admin);
+            if self.runtime.block_on(async { ended.await.is_err() }) {
+                tracing::warn!("requests to the admin listener did not end in time");
+            }
         }
         self.runtime.shutdown_timeout(Duration::from_secs(1));
     }

@@ -165,17 +165,14 @@ async fn a_flood_of_unknown_codes_does_not_hold_ordinary_misses_up() {
     // More than one batch and all places in the queue.
     let mut flood: Vec<_> = unissued(1_000).into_iter().map(visit).collect();
     let mut refused = 0;
-    for visit in flood.extract_if(.., |visit| visit.is_finished()).collect::<Vec<_>>() {
-        assert_eq!(visit.await.unwrap().0, 503);
-        refused += 1;
-    }
-    while refused < 1_000 - 32 - 256 {
+    for _ in 0..100_000 {
         tokio::task::yield_now().await;
         for visit in flood.extract_if(.., |visit| visit.is_finished()).collect::<Vec<_>>() {
             assert_eq!(visit.await.unwrap().0, 503, "never 404");
             refused += 1;
         }
     }
+    assert!((1_000 - 32 - 256..=1_000 - 256).contains(&refused), "{refused} were refused");
     // Ordinary misses are answered meanwhile, and the store does not count as away.
     fixture.insert(alias("my-link", TARGET)).await;
     assert_eq!(fixture.visit("my-link").await, (302, Some(TARGET.into())));
@@ -184,9 +181,7 @@ async fn a_flood_of_unknown_codes_does_not_hold_ordinary_misses_up() {
     open.send(true).unwrap();
     for visit in flood {
         assert_eq!(visit.await.unwrap().0, 404);
-        refused += 1;
     }
-    assert_eq!(refused, 1_000);
 }
 
 #[tokio::test]

@@ -48,7 +48,9 @@ pub struct LinkStorePair {
 }
 
 impl LinkStorePair {
-    /// For a store that only one process can open: both handles are the same.
+    /// For a store that only one process can open: both handles are the same object, because that
+    /// is what two callers of such a store have. Two threads of the process share the `Arc`, and a
+    /// second process cannot open the files.
     pub fn one(store: impl LinkStore) -> Self {
         let store: LinkStoreHandle = Arc::new(store);
         Self { a: Arc::clone(&store), b: store }

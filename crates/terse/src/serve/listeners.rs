@@ -7,6 +7,7 @@ use terse_core::ListenAddress;
 use terse_redirect::{Listener, SocketsToKeep};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::unix_socket;
 use crate::config::Config;
@@ -140,18 +141,19 @@ fn inherit(at: u32) -> std::io::Result<Listener> {
     Ok(Listener::Tcp(socket.into()))
 }
 
-/// Health and metrics on a listener of their own.
+/// Health and metrics on a listener of their own: its address, and the task that serves it until
+/// `stop`.
 pub(super) fn serve_admin(
     runtime: &Runtime,
     listener: TcpListener,
     router: axum::Router,
     mut stop: watch::Receiver<bool>,
-) -> anyhow::Result<SocketAddr> {
+) -> anyhow::Result<(SocketAddr, JoinHandle<()>)> {
     let address = listener.local_addr().context("reading the admin listener's address")?;
     listener.set_nonblocking(true).context("admin")?;
     let _inside = runtime.enter();
     let listener = tokio::net::TcpListener::from_std(listener).context("admin")?;
-    runtime.spawn(async move {
+    let serving = runtime.spawn(async move {
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
         };
@@ -159,7 +161,7 @@ pub(super) fn serve_admin(
             tracing::error!(%error, "the admin listener ended");
         }
     });
-    Ok(address)
+    Ok((address, serving))
 }
 
 /// The address that local commands connect to.

@@ -78,6 +78,65 @@ fn nothing_but_the_scheduler_repeats_work_at_an_interval() {
     assert_eq!(found, ["terse-redirect/src/serving_threads.rs", "terse-server/src/api/live.rs"]);
 }
 
+/// The loops that sleep, each with the reason why it is no job. Commands and test servers are left
+/// out: they end with their process.
+const SLEEPING_LOOPS: [(&str, &str); 17] = [
+    ("terse-clicks/src/shipper.rs", "the thread of the shipper, which the click plane joins"),
+    ("terse-clicks/src/shipping.rs", "the same thread"),
+    ("terse-clicks/src/shipping/storing.rs", "tries one batch again"),
+    ("terse-dynamodb/src/retry.rs", "tries one request again"),
+    ("terse-dynamodb/src/table.rs", "waits until a new table is ready"),
+    ("terse-postgres/src/inspect.rs", "a check of `terse doctor`"),
+    ("terse-postgres/src/links/inserts.rs", "commits one batch again"),
+    ("terse-postgres/src/pool.rs", "tries one transaction again"),
+    ("terse-postgres/src/transfer/export.rs", "a command waits for a lock"),
+    ("terse-redirect/src/serving_threads.rs", "the sweep of a serving thread"),
+    ("terse-redis/src/announce.rs", "one connection, opened again after it was lost"),
+    ("terse-redis/src/client.rs", "probes Redis while it is away"),
+    ("terse-redis/src/replay.rs", "follows the state of the connection"),
+    ("terse-worker/src/lease.rs", "renews the lease that the scheduler runs jobs under"),
+    ("terse-worker/src/retention.rs", "pauses between the batches of one run of a job"),
+    ("terse/src/backends/migrate/live.rs", "a command copies in rounds"),
+    ("terse/src/local_api.rs", "a command waits for the lock of the data folder"),
+];
+
+#[test]
+fn every_loop_that_sleeps_is_a_job_or_has_a_reason() {
+    let mut found = BTreeSet::new();
+    for path in crates() {
+        if path.ends_with("terse-cli") || path.ends_with("terse-testkit") {
+            continue;
+        }
+        for (file, text) in sources(&path.join("src")) {
+            let is_tests = file.display().to_string().contains("tests");
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            if !is_tests
+                && code.match_indices("loop {").any(|(at, _)| block(&code[at..]).contains("sleep("))
+            {
+                let name = file.strip_prefix(path.parent().unwrap()).unwrap();
+                found.insert(name.display().to_string());
+            }
+        }
+    }
+    let allowed: BTreeSet<String> =
+        SLEEPING_LOOPS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, allowed);
+}
+
+/// The text up to the brace that closes the first one.
+fn block(text: &str) -> &str {
+    let mut depth = 0;
+    for (at, character) in text.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 1 => return &text[..at],
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    text
+}
+
 /// The binary reads the settings and connects the parts.
 #[test]
 fn the_binary_implements_no_job() {
