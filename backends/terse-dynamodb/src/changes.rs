@@ -124,11 +124,11 @@ impl Row {
         match (self.kind, link) {
             (Kind::Announced, _) | (Kind::Removed | Kind::Changed, None) => true,
             (Kind::Created, None) => false,
-            (Kind::Created | Kind::Changed, Some(Slot::Held(..))) => true,
+            (Kind::Created | Kind::Changed, Some(Slot::Quarantined(..))) => true,
             (Kind::Created | Kind::Changed, Some(Slot::Link(stored))) => {
                 stored.serial[..] != self.serial || stored.link.revision >= self.change.revision
             }
-            (Kind::Removed, Some(Slot::Held(..))) => true,
+            (Kind::Removed, Some(Slot::Quarantined(..))) => true,
             (Kind::Removed, Some(Slot::Link(stored))) => stored.serial[..] != self.serial,
         }
     }

@@ -129,7 +129,7 @@ pub(crate) async fn purge(
     db: &Db,
     before: PurgeBefore,
     limit: usize,
-    hold: Option<Timestamp>,
+    quarantine_until: Option<Timestamp>,
 ) -> Result<Vec<LinkKey>, StoreError> {
     let ended = |shard| PurgeQueue::Ended.partition(shard);
     let expired = |shard| PurgeQueue::ExpiredWithOwner.partition(shard);
@@ -140,20 +140,20 @@ pub(crate) async fn purge(
     }
     let mut links = db.stored_all(&found).await.map_err(StoreError::from)?;
     links.retain(|link| link.is_purgeable(before));
-    each(links, |link| purge_one(db, link, hold)).await
+    each(links, |link| purge_one(db, link, quarantine_until)).await
 }
 
 async fn purge_one(
     db: &Db,
     old: Stored,
-    hold: Option<Timestamp>,
+    quarantine_until: Option<Timestamp>,
 ) -> Result<Option<LinkKey>, StoreError> {
     let link = &old.link;
     let (key, item_key) = (&link.key, keys::link(&link.key));
-    let hold = hold.filter(|_| !link.generated);
-    let mut actions = vec![match hold {
+    let quarantine_until = quarantine_until.filter(|_| !link.generated);
+    let mut actions = vec![match quarantine_until {
         Some(until) => {
-            db.put_action(row::held(key, old.serial, link.owner, until), old.unchanged())?
+            db.put_action(row::quarantined(key, old.serial, link.owner, until), old.unchanged())?
         }
         None => db.delete_action(&item_key, old.unchanged())?,
     }];
@@ -164,7 +164,7 @@ async fn purge_one(
         let mut folded = FoldedAliases::read(item.as_ref())?;
         let entry = (link.owner, key.code.to_string());
         let mut changed = folded.aliases.remove(&entry);
-        changed |= hold.is_some() && folded.held.insert(entry);
+        changed |= quarantine_until.is_some() && folded.quarantined.insert(entry);
         if changed {
             actions.push(folded.action(db, &item_key)?);
         }
@@ -194,11 +194,11 @@ async fn release_one(db: &Db, item_key: Key) -> Result<Option<LinkKey>, StoreErr
     };
     let mut placeholders = crate::item::Placeholders::default();
     let is_same = placeholders.equal(SERIAL, crate::item::bytes(serial));
-    let is_held = placeholders.present(row::HELD_UNTIL);
-    let condition = Condition::new(format!("{is_same} AND {is_held}"), &placeholders);
+    let is_quarantined = placeholders.present(row::QUARANTINED_UNTIL);
+    let condition = Condition::new(format!("{is_same} AND {is_quarantined}"), &placeholders);
     let mut actions = vec![db.delete_action(&item_key, condition)?];
     let mut folded = FoldedAliases::read(at(&folded_key))?;
-    if folded.held.remove(&(owner, key.code.to_string())) {
+    if folded.quarantined.remove(&(owner, key.code.to_string())) {
         actions.push(folded.action(db, &folded_key)?);
     }
     written(db, actions, &key).await

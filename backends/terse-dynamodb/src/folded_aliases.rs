@@ -13,7 +13,7 @@ use crate::keys::Key;
 use crate::requests::Condition;
 
 const ALIASES: &str = "aliases";
-const HELD: &str = "held";
+const QUARANTINED: &str = "held";
 const VERSION: &str = "version";
 
 /// The aliases with one folded form.
@@ -21,7 +21,7 @@ const VERSION: &str = "version";
 pub(crate) struct FoldedAliases {
     version: Option<u64>,
     pub(crate) aliases: BTreeSet<(OwnerId, String)>,
-    pub(crate) held: BTreeSet<(OwnerId, String)>,
+    pub(crate) quarantined: BTreeSet<(OwnerId, String)>,
 }
 
 impl FoldedAliases {
@@ -37,7 +37,7 @@ impl FoldedAliases {
         Ok(Self {
             version: item.number(VERSION)?,
             aliases: entries(ALIASES)?,
-            held: entries(HELD)?,
+            quarantined: entries(QUARANTINED)?,
         })
     }
 
@@ -48,7 +48,9 @@ impl FoldedAliases {
         };
         match condition {
             InsertCondition::Alias { except, .. } => of_others(&self.aliases, except),
-            InsertCondition::QuarantinedAlias { except, .. } => of_others(&self.held, except),
+            InsertCondition::QuarantinedAlias { except, .. } => {
+                of_others(&self.quarantined, except)
+            }
             InsertCondition::QuarantinedCode(_) | InsertCondition::Issued(_) => false,
         }
     }
@@ -62,18 +64,18 @@ impl FoldedAliases {
 
     /// Takes a code out of quarantine, for every owner.
     pub(crate) fn release(&mut self, code: &Code) {
-        self.held.retain(|(_, held)| held != code.as_str());
+        self.quarantined.retain(|(_, other)| other != code.as_str());
     }
 
     /// The action that writes this form, if the stored one is still the version that was read.
     pub(crate) fn action(&self, db: &Db, key: &Key) -> Result<TransactWriteItem, Failure> {
         let condition = Condition::version(VERSION, self.version);
-        if self.aliases.is_empty() && self.held.is_empty() {
+        if self.aliases.is_empty() && self.quarantined.is_empty() {
             return db.delete_action(key, condition);
         }
         let mut item = key.item();
         item.insert(VERSION.into(), number(self.version.unwrap_or(0) + 1));
-        for (name, entries) in [(ALIASES, &self.aliases), (HELD, &self.held)] {
+        for (name, entries) in [(ALIASES, &self.aliases), (QUARANTINED, &self.quarantined)] {
             if !entries.is_empty() {
                 let entry = |(owner, code): &(OwnerId, String)| format!("{}/{code}", owner.0);
                 item.insert(name.into(), AttributeValue::Ss(entries.iter().map(entry).collect()));

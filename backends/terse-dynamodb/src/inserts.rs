@@ -125,7 +125,7 @@ impl Snapshot {
     fn is_taken(&self, insert: &Insert, wanted: &Wanted) -> Result<bool, StoreError> {
         let is_taken = match &self.link {
             Some(Slot::Link(_)) => true,
-            Some(Slot::Held(..)) => !may_replace_held(insert),
+            Some(Slot::Quarantined(..)) => !may_replace_quarantined(insert),
             None => false,
         };
         let was_issued = match wanted.issued {
@@ -137,7 +137,7 @@ impl Snapshot {
 }
 
 /// Whether the link may take the place of its own quarantined code.
-fn may_replace_held(insert: &Insert) -> bool {
+fn may_replace_quarantined(insert: &Insert) -> bool {
     let own = &insert.link.key.code;
     let refuses =
         |c: &InsertCondition| matches!(c, InsertCondition::QuarantinedCode(c) if c == own);
@@ -238,7 +238,7 @@ async fn write(
     let Insert { link, alias, reuse, request, events, .. } = insert;
     let mut own_key = Placeholders::default();
     let mut free = own_key.absent(keys::PK);
-    if may_replace_held(insert) {
+    if may_replace_quarantined(insert) {
         free = format!("{free} OR {}", own_key.present(HELD_UNTIL));
     }
     let condition = Condition::new(free, &own_key);

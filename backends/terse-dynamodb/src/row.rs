@@ -18,8 +18,8 @@ pub(crate) const REVISION: &str = "revision";
 pub(crate) const SERIAL: &str = "serial";
 pub(crate) const SPENT: &str = "spent";
 pub(crate) const MAX_CLICKS: &str = "max_clicks";
-pub(crate) const HELD_UNTIL: &str = "held_until";
-const HELD_OWNER: &str = "held_owner";
+pub(crate) const QUARANTINED_UNTIL: &str = "held_until";
+const FORMER_OWNER: &str = "held_owner";
 pub(crate) const TAGS: &str = "tags";
 pub(crate) const MARKED: &str = "marked";
 const VERSIONS: &str = "versions";
@@ -63,16 +63,19 @@ pub(crate) struct Stored {
 pub(crate) enum Slot {
     Link(Box<Stored>),
     /// An alias in quarantine, by its serial and its former owner.
-    Held(Serial, OwnerId),
+    Quarantined(Serial, OwnerId),
 }
 
 impl Slot {
     pub(crate) fn read(item: &Item) -> Result<Self, StoreError> {
         let serial = item.bytes(SERIAL)?.try_into();
         let serial = serial.map_err(|_| corrupt("the serial of a link has another length"))?;
-        if item.contains_key(HELD_UNTIL) {
-            let owner = item.text(HELD_OWNER)?.parse().map(OwnerId);
-            return Ok(Self::Held(serial, owner.map_err(|_| corrupt("an owner is no number"))?));
+        if item.contains_key(QUARANTINED_UNTIL) {
+            let owner = item.text(FORMER_OWNER)?.parse().map(OwnerId);
+            return Ok(Self::Quarantined(
+                serial,
+                owner.map_err(|_| corrupt("an owner is no number"))?,
+            ));
         }
         let key = keys::link_key(item.text(keys::PK)?)?;
         let mut link = link_codec::decode_stored(item.bytes(BODY)?)?
@@ -92,7 +95,7 @@ impl Slot {
     pub(crate) fn into_link(self) -> Option<Stored> {
         match self {
             Self::Link(stored) => Some(*stored),
-            Self::Held(..) => None,
+            Self::Quarantined(..) => None,
         }
     }
 }
@@ -235,12 +238,12 @@ impl Stored {
 }
 
 /// The item of an alias in quarantine.
-pub(crate) fn held(key: &LinkKey, serial: Serial, owner: OwnerId, until: Timestamp) -> Item {
+pub(crate) fn quarantined(key: &LinkKey, serial: Serial, owner: OwnerId, until: Timestamp) -> Item {
     let mut item = keys::link(key).item();
     let pk = keys::link(key).pk;
     item.insert(SERIAL.into(), bytes(serial));
-    item.insert(HELD_UNTIL.into(), number(until.as_ms()));
-    item.insert(HELD_OWNER.into(), text(owner.0.to_string()));
+    item.insert(QUARANTINED_UNTIL.into(), number(until.as_ms()));
+    item.insert(FORMER_OWNER.into(), text(owner.0.to_string()));
     item.insert("purge_shard".into(), text(PurgeQueue::Quarantine.partition_of(&pk)));
     item.insert("purge_at".into(), number(until.as_ms()));
     item

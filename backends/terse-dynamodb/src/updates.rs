@@ -142,7 +142,7 @@ pub(crate) async fn spend(db: &Db, key: &LinkKey) -> Result<ClickSpend, StoreErr
         Ok(_) => Ok(ClickSpend::Yes),
         Err(Failure::Condition(None)) => Ok(ClickSpend::Missing),
         Err(Failure::Condition(Some(item))) => match Slot::read(&item)? {
-            Slot::Held(..) => Ok(ClickSpend::Missing),
+            Slot::Quarantined(..) => Ok(ClickSpend::Missing),
             Slot::Link(stored) if stored.link.max_clicks.is_none() => Ok(ClickSpend::Yes),
             Slot::Link(_) => Ok(ClickSpend::UsedUp),
         },

@@ -84,7 +84,7 @@ impl LinkWrites {
         &mut self,
         before: PurgeBefore,
         limit: usize,
-        hold: Option<Timestamp>,
+        quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, Failure> {
         let (mut keys, mut erased) = (Vec::new(), 0);
         let PurgeBefore { ended, expired_with_owner } = before;
@@ -100,7 +100,9 @@ impl LinkWrites {
                         .prepare_cached("DELETE FROM aliases WHERE domain = ?1 AND code = ?2")?;
                     statement.execute(params![domain, link.key.code.as_str()])?;
                     drop(statement);
-                    if let (Some(until), Some(domain), false) = (hold, domain, link.generated) {
+                    if let (Some(until), Some(domain), false) =
+                        (quarantine_until, domain, link.generated)
+                    {
                         self.quarantine(domain, &link, until)?;
                     }
                 }

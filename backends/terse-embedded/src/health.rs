@@ -36,10 +36,10 @@ impl Health {
     }
 
     /// Like [`Self::refuse_if_broken`], and also fails if the disk has stopped answering.
-    pub(crate) fn check(&self, patience: Duration) -> Result<(), StoreError> {
+    pub(crate) fn check(&self, timeout: Duration) -> Result<(), StoreError> {
         self.refuse_if_broken()?;
         let since = self.writing_since.load(Ordering::Relaxed);
-        if since > 0 && self.now().saturating_sub(since) > patience.as_millis() as u64 {
+        if since > 0 && self.now().saturating_sub(since) > timeout.as_millis() as u64 {
             return Err(unavailable("the disk does not answer"));
         }
         Ok(())

@@ -14,7 +14,7 @@ struct Inner<T> {
     items: VecDeque<T>,
     /// Sleeping threads. Waking one is a system call, skipped when all are busy.
     waiting: usize,
-    nudges: u64,
+    wake_ups: u64,
     closed: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Dequeued<T> {
 
 impl<T> Queue<T> {
     pub(crate) fn new(bound: usize) -> Self {
-        let inner = Inner { items: VecDeque::new(), waiting: 0, nudges: 0, closed: false };
+        let inner = Inner { items: VecDeque::new(), waiting: 0, wake_ups: 0, closed: false };
         Self { inner: Mutex::new(inner), ready: Condvar::new(), bound: bound.max(1) }
     }
 
@@ -69,10 +69,10 @@ impl<T> Queue<T> {
     }
 
     /// Like [`Self::take`], but returns after this time, or when [`Self::wake`] is called.
-    pub(crate) fn take_within(&self, most: usize, patience: Duration) -> Dequeued<T> {
-        let until = Instant::now() + patience;
+    pub(crate) fn take_within(&self, most: usize, timeout: Duration) -> Dequeued<T> {
+        let until = Instant::now() + timeout;
         let mut inner = self.lock();
-        let nudges = inner.nudges;
+        let wake_ups = inner.wake_ups;
         loop {
             if !inner.items.is_empty() {
                 let count = inner.items.len().min(most);
@@ -82,7 +82,7 @@ impl<T> Queue<T> {
                 return Dequeued::End;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || inner.nudges != nudges {
+            if left.is_zero() || inner.wake_ups != wake_ups {
                 return Dequeued::Nothing;
             }
             inner.waiting += 1;
@@ -93,7 +93,7 @@ impl<T> Queue<T> {
 
     /// Wakes the idle threads, so that they check their connections.
     pub(crate) fn wake(&self) {
-        self.lock().nudges += 1;
+        self.lock().wake_ups += 1;
         self.ready.notify_all();
     }
 

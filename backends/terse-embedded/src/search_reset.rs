@@ -200,7 +200,7 @@ mod tests {
 
     use crate::{EmbeddedLinks, EmbeddedOptions};
 
-    /// As many as give the index leaves and inner pages.
+    /// Enough links for an index with leaves and inner pages.
     const LINKS: usize = 250;
     const DELETED: usize = 100;
 

@@ -35,15 +35,15 @@ pub(crate) struct StoreThreads<T: Database> {
     pools: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
     readers: Mutex<Vec<JoinHandle<()>>>,
     writer: Mutex<Vec<JoinHandle<()>>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl<T: Database> StoreThreads<T> {
-    /// Starts the threads. Up to `writes` writes may wait, each no longer than `patience`.
+    /// Starts the threads. Up to `writes` writes may wait, each no longer than `timeout`.
     pub(crate) fn start(
         database: &T,
         writes: usize,
-        patience: Duration,
+        timeout: Duration,
         pools: &[ReadPool],
     ) -> std::io::Result<Self> {
         let connection_gate: Arc<ConnectionGate> = Arc::default();
@@ -53,7 +53,7 @@ impl<T: Database> StoreThreads<T> {
             pools: pools.iter().map(|pool| Arc::new(Queue::new(pool.bound))).collect(),
             readers: Mutex::default(),
             writer: Mutex::default(),
-            patience,
+            timeout,
         };
         for (pool, queue) in pools.iter().zip(&threads.pools) {
             let left = Arc::new(AtomicUsize::new(pool.threads));
@@ -106,7 +106,7 @@ impl<T: Database> StoreThreads<T> {
         if self.writes.is_closed() || self.pools.iter().any(|queue| queue.is_closed()) {
             return Err(unavailable("the store has stopped"));
         }
-        self.health.check(self.patience)
+        self.health.check(self.timeout)
     }
 
     /// Queues work for the writer thread and waits until it is on the disk.
@@ -122,7 +122,7 @@ impl<T: Database> StoreThreads<T> {
                 Refused::Closed => unavailable("the store is closed"),
             },
         )?;
-        wait(answer, self.patience).await
+        wait(answer, self.timeout).await
     }
 
     /// Queues work for a reader pool and waits for the result.
@@ -180,9 +180,9 @@ pub(crate) fn to_store_error(failure: Failure, connected: &mut ConnectionHealth)
 
 async fn wait<A>(
     answer: oneshot::Receiver<Result<A, StoreError>>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<A, StoreError> {
-    match tokio::time::timeout(patience, answer).await {
+    match tokio::time::timeout(timeout, answer).await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_dropped)) => Err(unavailable("the store has stopped")),
         Err(_elapsed) => Err(unavailable("the store takes too long")),

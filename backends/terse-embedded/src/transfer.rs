@@ -106,10 +106,10 @@ pub struct WriteLock {
 }
 
 impl WriteLock {
-    /// Waits for writes that are under way, but not for longer than `patience`.
-    pub fn take(file: &Path, patience: Duration) -> Result<Self, EmbeddedOpenError> {
+    /// Waits for writes that are under way, but not for longer than `timeout`.
+    pub fn take(file: &Path, timeout: Duration) -> Result<Self, EmbeddedOpenError> {
         let conn = connect_bare(&DbLocation::at(file))?;
-        conn.busy_timeout(patience)?;
+        conn.busy_timeout(timeout)?;
         conn.execute_batch("BEGIN IMMEDIATE")?;
         Ok(Self { conn })
     }

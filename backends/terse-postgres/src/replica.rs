@@ -49,7 +49,7 @@ impl Replica {
     /// Opens the first connection. A replica that is away now is asked later.
     pub(crate) async fn connect(&self) {
         if let Err(error) = self.pool.connect().await {
-            tracing::warn!(%error, "the replica does not answer; the primary is asked meanwhile");
+            tracing::warn!(%error, "the replica does not answer; reads go to the primary until it does");
             self.pause();
         }
     }
@@ -71,7 +71,7 @@ impl Replica {
     pub(crate) fn failed(&self, failure: Failure) {
         self.pause();
         let error = StoreError::from(failure);
-        tracing::warn!(%error, "the replica did not answer; the primary is asked for {PAUSE:?}");
+        tracing::warn!(%error, "the replica did not answer; reads go to the primary for {PAUSE:?}");
     }
 
     /// The position that reads must see, unless the primary must be asked for a newer one.

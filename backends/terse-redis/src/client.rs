@@ -55,7 +55,7 @@ pub struct Redis {
 struct State {
     url: RedisUrl,
     /// The longest time that a call waits.
-    patience: Duration,
+    call_timeout: Duration,
     connection: RwLock<Option<Connection>>,
     is_up: AtomicBool,
     /// How far Redis' clock is ahead of the steady clock of this process, in milliseconds.
@@ -71,12 +71,15 @@ struct State {
 impl Redis {
     /// Connects, or says why not.
     pub async fn open(url: RedisUrl) -> Result<Self, RedisOpenError> {
-        Self::open_patiently(url, TIMEOUT).await
+        Self::open_with_timeout(url, TIMEOUT).await
     }
 
     /// The same with another timeout, for tests on busy machines.
     #[doc(hidden)]
-    pub async fn open_patiently(url: RedisUrl, patience: Duration) -> Result<Self, RedisOpenError> {
+    pub async fn open_with_timeout(
+        url: RedisUrl,
+        call_timeout: Duration,
+    ) -> Result<Self, RedisOpenError> {
         let state = Arc::new(State {
             connection: RwLock::new(None),
             is_up: AtomicBool::new(false),
@@ -87,7 +90,7 @@ impl Redis {
             epochs: watch::channel(0).0,
             log: LogLimit::default(),
             log_in_use: LogLimit::default(),
-            patience,
+            call_timeout,
             url,
         });
         let failed = |source| RedisOpenError { url: state.url.to_string(), source };
@@ -109,8 +112,8 @@ impl Redis {
     }
 
     /// The longest time that a call waits.
-    pub(crate) fn patience(&self) -> Duration {
-        self.state.patience
+    pub(crate) fn call_timeout(&self) -> Duration {
+        self.state.call_timeout
     }
 
     pub(crate) fn url(&self) -> &RedisUrl {
@@ -137,17 +140,17 @@ impl Redis {
         &self,
         work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
     ) -> Result<T, RedisUnavailable> {
-        self.call_within(self.state.patience, work).await
+        self.call_within(self.state.call_timeout, work).await
     }
 
     /// The same with another bound, for work that no visitor waits for.
     pub(crate) async fn call_within<T>(
         &self,
-        patience: Duration,
+        call_timeout: Duration,
         work: impl AsyncFnOnce(&mut Connection) -> RedisResult<T>,
     ) -> Result<T, RedisUnavailable> {
         let Some(mut connection) = self.state.connection() else { return Err(RedisUnavailable) };
-        match timeout(patience, work(&mut connection)).await {
+        match timeout(call_timeout, work(&mut connection)).await {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(error)) if is_refusal(&error) => self.state.warn(&error.to_string()),
             Ok(Err(error)) => self.state.trip(&error.to_string()),

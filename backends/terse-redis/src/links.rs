@@ -230,7 +230,7 @@ impl Inner {
                 writes.push(async move {
                     let content = link_codec::encode(link);
                     let put = CopyWrite { kind: "L", ttl, latest_ms: latest, content: &content };
-                    self.put(&link.key, link.revision, put, self.redis.patience()).await
+                    self.put(&link.key, link.revision, put, self.redis.call_timeout()).await
                 });
             }
             let _left_out = join_all(writes).await;
@@ -239,14 +239,14 @@ impl Inner {
 
     /// Writes tombstones. A failure opens the breaker, so that the changes are replayed.
     pub(crate) async fn write_tombstones(&self, changes: &[LinkChange]) -> bool {
-        self.write_tombstones_by(changes, PIPELINED, self.redis.patience()).await
+        self.write_tombstones_by(changes, PIPELINED, self.redis.call_timeout()).await
     }
 
     pub(crate) async fn write_tombstones_by(
         &self,
         changes: &[LinkChange],
         pipelined: usize,
-        patience: Duration,
+        call_timeout: Duration,
     ) -> bool {
         let mut all_written = true;
         for some in changes.chunks(pipelined) {
@@ -256,7 +256,7 @@ impl Inner {
                 // outlives the expiry of its link.
                 if *revision > Revision(1) {
                     let put = CopyWrite { kind: "T", ttl: TOMBSTONE, latest_ms: 0, content: b"" };
-                    writes.push(self.put(key, *revision, put, patience));
+                    writes.push(self.put(key, *revision, put, call_timeout));
                 }
             }
             all_written &= join_all(writes).await.iter().all(Result::is_ok);
@@ -275,12 +275,12 @@ impl Inner {
         key: &LinkKey,
         revision: Revision,
         put: CopyWrite<'_>,
-        patience: Duration,
+        call_timeout: Duration,
     ) -> Result<(), RedisUnavailable> {
         let name = self.key(key);
         let ttl = u64::try_from(put.ttl.as_millis()).unwrap_or(u64::MAX).max(1);
         self.redis
-            .call_within(patience, async |connection| {
+            .call_within(call_timeout, async |connection| {
                 let written: RedisResult<i64> = self
                     .put
                     .key(name)

@@ -69,8 +69,8 @@ impl Inner {
                 for change in &changes {
                     self.minimums.record(change);
                 }
-                let patience = REPLAY_TIMEOUT.max(self.redis.patience());
-                if !self.write_tombstones_by(&changes, REPLAY_PIPELINED, patience).await {
+                let call_timeout = REPLAY_TIMEOUT.max(self.redis.call_timeout());
+                if !self.write_tombstones_by(&changes, REPLAY_PIPELINED, call_timeout).await {
                     return Err(StoreError::Busy);
                 }
             }

@@ -56,9 +56,9 @@ pub struct GrowingBatch {
 /// Finds the targets that are links of a key.
 #[derive(Debug, Default)]
 pub(crate) struct LinkHashes {
-    /// Of each target: the hash of domain and code if it is a link.
+    /// For each target, the hash of domain and code if the target is a link.
     hashes: Vec<Option<u64>>,
-    /// Makes these hashes; `None` if there is no target yet.
+    /// The hasher of these; `None` if there is no target yet.
     hash: Option<RandomState>,
 }
 

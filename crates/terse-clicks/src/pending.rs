@@ -76,15 +76,16 @@ struct OnTheWay {
     start: BatchStart,
     first_ms: i64,
     batch: Arc<Batch>,
-    /// What it takes in memory, about.
+    /// About how much memory it takes.
     bytes: usize,
     index: Arc<(SumIndex, LinkHashes)>,
 }
 
-/// What reports leave out although it is in memory.
+/// Clicks in memory that reports leave out, because they were erased.
 #[derive(Debug, Default)]
 struct PendingErasures {
-    /// Of each key: links that were created by the first time were erased at the second.
+    /// For each key: when links were erased, and up to which creation time. The creation time comes
+    /// first.
     links: HashMap<LinkKey, Vec<(Timestamp, Timestamp)>>,
     owners: HashMap<OwnerId, Timestamp>,
 }

@@ -27,11 +27,11 @@ use crate::priority::Priority;
 use crate::sum_adder::ReadyRow;
 use reading::{ReadAt, Unread};
 
-/// A batch is stored when it covers this part of what the journal may hold: the journal can delete
-/// its segments then.
+/// A batch is stored at the latest when it covers one part in this many of the journal's largest
+/// size. The journal can then delete the batch's segments.
 const FLUSHED_PART: u64 = 4;
 
-/// So many calls to open the journal may be late, at most.
+/// The most calls to open the journal that may be late.
 const MAX_LATE_OPENS: usize = 8;
 
 /// Another process has opened the journal.

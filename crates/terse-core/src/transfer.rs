@@ -38,13 +38,13 @@ impl MovedLink {
 /// The clicks of a subject, summed up.
 #[derive(Clone, Debug)]
 pub struct MovedSums {
-    /// Whose clicks.
+    /// The subject.
     pub subject: ClickSubject,
-    /// Of a link: its owner.
+    /// The owner, if the subject is a link.
     pub owner: OwnerId,
-    /// All of them.
+    /// The sum of all clicks.
     pub total: (ClickSum, Sketch),
-    /// Those of each hour or day that has some.
+    /// The sums of each hour or day with clicks.
     pub buckets: Vec<(Unit, Timestamp, ClickSum, Sketch)>,
 }
 

@@ -261,9 +261,9 @@ impl LinkStore for MetricsStore {
         &self,
         before: PurgeBefore,
         limit: usize,
-        hold: Option<Timestamp>,
+        quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {
-        self.count("purge", self.store.purge(before, limit, hold)).await
+        self.count("purge", self.store.purge(before, limit, quarantine_until)).await
     }
 
     async fn count_purgeable(&self, before: PurgeBefore) -> Result<u64, StoreError> {

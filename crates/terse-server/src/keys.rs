@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_opens_the_door_that_its_hash_was_given_to() {
+    fn a_key_is_accepted_by_its_hash() {
         let (key, hash) = AdminKeys::generate().unwrap();
         assert!(key.starts_with("terse_") && key.len() == 6 + 43, "{key}");
         let mut keys = AdminKeys::new(vec![AdminKeys::hash("another")]);

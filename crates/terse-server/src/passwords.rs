@@ -48,10 +48,10 @@ impl HashingPool {
 impl Passwords {
     /// Hashes up to `at_once` passwords at the same time.
     pub fn new(at_once: usize) -> Self {
-        let seats = |count| Arc::new(Semaphore::new(count));
+        let permits = |count| Arc::new(Semaphore::new(count));
         Self(Arc::new(HashingPool {
-            turns: seats(at_once.max(1)),
-            queue: seats(at_once.max(1) + WAITING),
+            turns: permits(at_once.max(1)),
+            queue: permits(at_once.max(1) + WAITING),
             memory: Mutex::default(),
         }))
     }
@@ -67,7 +67,7 @@ impl Passwords {
         // The work cannot be cancelled, so it keeps both permits until it ends: a caller that stops
         // waiting must not let another begin.
         let work = move || {
-            let _seats = (place, turn);
+            let _permits = (place, turn);
             work()
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| PasswordError::Failed)

@@ -516,15 +516,16 @@ impl LinkStore for MemoryStore {
         &self,
         before: PurgeBefore,
         limit: usize,
-        hold: Option<Timestamp>,
+        quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {
         self.enter().await?;
         let mut state = self.state();
         let due: Vec<u64> = state.purgeable(before).map(|(serial, _)| serial).take(limit).collect();
         let aliases =
             due.iter().filter_map(|serial| state.links.get(serial)).filter(|link| !link.generated);
-        let quarantined: Vec<_> =
-            aliases.filter_map(|link| Some((link.key.clone(), (link.owner, hold?)))).collect();
+        let quarantined: Vec<_> = aliases
+            .filter_map(|link| Some((link.key.clone(), (link.owner, quarantine_until?))))
+            .collect();
         state.quarantined.extend(quarantined);
         Ok(due.into_iter().filter_map(|serial| state.remove(serial)).collect())
     }

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_rings_waits_until_it_was_done_and_not_for_ever() {
+    async fn a_refresh_is_awaited_with_a_timeout() {
         let (registry_refresh, mut receiver) = RegistryRefresh::new();
         let ringing = tokio::spawn({
             let registry_refresh = registry_refresh.clone();

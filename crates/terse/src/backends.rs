@@ -342,8 +342,8 @@ impl ClickBus {
     }
 
     /// Ends the counting. Blocks for so long at most.
-    pub(crate) fn stop(self, patience: Duration) {
-        (self.stop)(patience);
+    pub(crate) fn stop(self, timeout: Duration) {
+        (self.stop)(timeout);
     }
 }
 

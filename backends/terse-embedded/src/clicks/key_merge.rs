@@ -16,13 +16,13 @@ const PUT_RUN: &str = "INSERT INTO key_runs (kind, keys, chunks) VALUES (?1, ?2,
 const PUT_LIST: &str = "UPDATE key_runs SET keys = ?2, chunks = ?3 WHERE id = ?1";
 const PUT_CHUNK: &str = "INSERT OR REPLACE INTO key_chunks VALUES (?1, ?2)";
 
-/// How many keys a chunk has: about as many as fit into a page.
+/// The number of keys in a chunk: about as many as fit into a page.
 const CHUNK_KEYS: usize = 500;
-/// So many runs of about the same size are merged into one.
+/// The number of runs of about the same size that are merged into one.
 const MERGED_RUNS: usize = 6;
 /// Runs with more keys are not merged. This bounds a transaction.
 const MAX_MERGED: i64 = 4_000_000;
-/// How many links one step of making the keys again reads.
+/// The number of links that one step reads when the keys are made again.
 const REBUILT_LINKS: usize = 1_000_000;
 
 /// Keys of links that a batch adds.

@@ -131,7 +131,7 @@ impl RunMerge {
 pub(crate) struct RunVersion {
     id: i64,
     sums: i64,
-    /// Of the list of its chunks, in octets.
+    /// The length of the list of its chunks, in octets.
     length: i64,
 }
 

@@ -7,7 +7,8 @@ use foldhash::fast::RandomState;
 use terse_core::Timestamp;
 use terse_core::clicks::{ClickColumns, WarningVisit};
 
-/// Of one visitor's clicks on one link in a batch, so many are stored one by one; all are counted.
+/// How many clicks of one visitor on one link in one batch are stored one by one. All of them are
+/// counted.
 const MAX_ROWS_PER_VISITOR: u8 = 8;
 
 /// A link whose clicks are stored.

@@ -181,11 +181,11 @@ async fn clicks_are_counted_exactly_through_failing_disks() {
     for fault in [Fault::Sync, Fault::Full].repeat(15) {
         counter.wait_for_more(5 + dice.below(30)).await;
         disk::fault(counter.path(), fault);
-        for patience in (0..60_000).rev() {
+        for attempts_left in (0..60_000).rev() {
             if counter.store.check().await.is_err() {
                 break;
             }
-            assert!(patience > 0, "the store does not notice");
+            assert!(attempts_left > 0, "the store does not notice");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         counter.assert_exact_after_a_cut(&mut dice, Luck::Nothing).await;

@@ -279,11 +279,11 @@ async fn a_fault_passes(fault: Fault) {
     for round in 0..8 {
         machine.wait_for_more(20 + dice.below(400) as usize).await;
         disk::fault(machine.path(), fault);
-        for patience in (0..60_000).rev() {
+        for attempts_left in (0..60_000).rev() {
             if machine.store.check().await.is_err() {
                 break;
             }
-            assert!(patience > 0, "the store does not notice");
+            assert!(attempts_left > 0, "the store does not notice");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         // The store refuses writes, continues to read, and acknowledges nothing that is not
@@ -362,11 +362,11 @@ async fn pages_of_an_unfinished_checkpoint_survive_a_failing_sync() {
     assert!(store.check().await.is_err(), "the simulation has no teeth");
     assert_eq!(machine.lost_in_a_cut(&mut dice, Luck::Nothing).await, Ok(0), "while broken");
     disk::fault(machine.path(), Fault::None);
-    for patience in (0..60_000).rev() {
+    for attempts_left in (0..60_000).rev() {
         if store.check().await.is_ok() {
             break;
         }
-        assert!(patience > 0, "the store does not recover");
+        assert!(attempts_left > 0, "the store does not recover");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // The log restarts, so that it holds no old pages.

@@ -90,16 +90,16 @@ impl PostgresLinks {
         &self,
         before: PurgeBefore,
         limit: usize,
-        hold: Option<Timestamp>,
+        quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, StoreError> {
-        Ok(retried(|| self.purge_once(before, limit, hold)).await?)
+        Ok(retried(|| self.purge_once(before, limit, quarantine_until)).await?)
     }
 
     async fn purge_once(
         &self,
         before: PurgeBefore,
         limit: usize,
-        hold: Option<Timestamp>,
+        quarantine_until: Option<Timestamp>,
     ) -> Result<Vec<LinkKey>, Failure> {
         let transaction = self.pool.begin().await?;
         let PurgeBefore { ended, expired_with_owner } = before;
@@ -128,7 +128,7 @@ impl PostgresLinks {
             );
             transaction.execute(&sql, params![domains, codes]).await?;
         }
-        if let Some(until) = hold {
+        if let Some(until) = quarantine_until {
             let held = || links.iter().filter(|link| !link.generated);
             let domains: Vec<&str> = held().map(|link| link.key.domain.as_str()).collect();
             let codes: Vec<&str> = held().map(|link| link.key.code.as_str()).collect();

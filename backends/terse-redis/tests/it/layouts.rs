@@ -16,7 +16,7 @@ use crate::until;
 
 async fn open(url: &str) -> Arc<Redis> {
     let url = RedisUrl::parse(url).unwrap();
-    Arc::new(Redis::open_patiently(url, Duration::from_secs(5)).await.unwrap())
+    Arc::new(Redis::open_with_timeout(url, Duration::from_secs(5)).await.unwrap())
 }
 
 /// Refuses, so that what Redis allows can be told apart.

@@ -13,7 +13,7 @@ use terse_redis::RedisLimiter;
 use terse_testkit::RedisServer;
 use terse_testkit::limiter::LimiterUnderTest;
 
-use crate::{open, open_patiently, until};
+use crate::{open, open_with_timeout, until};
 
 /// Counts how often it is asked, and refuses.
 #[derive(Default)]
@@ -63,7 +63,7 @@ async fn fresh() -> Option<LimiterUnderTest> {
         i64::try_from(moved.as_micros()).unwrap()
     });
     let node = async || {
-        RedisLimiter::new(open_patiently(server).await, Arc::new(Local::default()), &store)
+        RedisLimiter::new(open_with_timeout(server).await, Arc::new(Local::default()), &store)
             .ahead_by(ahead.clone())
     };
     let limiter = Arc::new(Nodes([node().await, node().await], AtomicU64::new(0)));
@@ -100,7 +100,7 @@ async fn without_redis_the_node_counts_for_itself() {
 #[tokio::test]
 async fn an_evicted_bucket_is_a_full_one() {
     let server = RedisServer::start(&[]);
-    let redis = open_patiently(&server).await;
+    let redis = open_with_timeout(&server).await;
     let limiter = RedisLimiter::new(redis, Arc::new(Local::default()), "t");
     for _ in 0..3 {
         assert!(limiter.take(&take(1)).await.allowed);

@@ -10,7 +10,7 @@ use terse_core::{
 use terse_redis::{AnnouncingRoutes, Redis, RedisLinkOptions, RedisLinks, RedisUrl};
 use terse_testkit::{MemoryStore, RedisServer, TcpProxy, alias, generated, key};
 
-use crate::{open, open_patiently, until};
+use crate::{open, open_with_timeout, until};
 
 #[derive(Default)]
 struct Forgotten(Mutex<Vec<LinkKey>>);
@@ -34,7 +34,7 @@ pub(crate) struct Node {
 
 impl Node {
     async fn new(server: &RedisServer, store: &Arc<MemoryStore>, write_through: bool) -> Self {
-        Self::with(open_patiently(server).await, store, write_through).await
+        Self::with(open_with_timeout(server).await, store, write_through).await
     }
 
     pub(crate) async fn with(

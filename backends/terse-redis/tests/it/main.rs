@@ -16,10 +16,10 @@ async fn open(server: &RedisServer) -> Arc<Redis> {
     Arc::new(Redis::open(RedisUrl::parse(&server.url()).unwrap()).await.unwrap())
 }
 
-/// With more patience than a visitor has, for tests of what Redis answers.
-async fn open_patiently(server: &RedisServer) -> Arc<Redis> {
+/// With a longer timeout than visitors have, for tests of what Redis answers.
+async fn open_with_timeout(server: &RedisServer) -> Arc<Redis> {
     let url = RedisUrl::parse(&server.url()).unwrap();
-    Arc::new(Redis::open_patiently(url, Duration::from_secs(10)).await.unwrap())
+    Arc::new(Redis::open_with_timeout(url, Duration::from_secs(10)).await.unwrap())
 }
 
 /// Waits for a condition, for longer than it takes on a busy machine.

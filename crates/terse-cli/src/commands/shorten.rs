@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_wished_is_asked_for() {
+    fn only_options_that_were_given_are_sent() {
         let body =
             |line: &[&str]| Line::parse_from([&["x"], line].concat()).shorten.body(None, None);
         assert_eq!(body(&["https://e.com/"]), serde_json::json!({"long_url": "https://e.com/"}));

@@ -56,7 +56,7 @@ impl Accounts {
     }
 
     /// Creates an invitation, and sends its link by mail if the draft has an address. Moderators
-    /// invite users only.
+    /// invite accounts with the role `user` only.
     pub async fn invite(
         &self,
         principal: &Principal,
@@ -64,7 +64,7 @@ impl Accounts {
     ) -> Result<IssuedInvitation, AccountError> {
         principal.require(Role::Moderator)?;
         if principal.role < Role::Admin && role > Role::User {
-            let detail = "moderators invite users; this needs an admin";
+            let detail = "moderators invite accounts with the role user; this needs an admin";
             return Err(AccountError::forbidden(detail).on("role"));
         }
         let to = email_address(&email)?;

@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_may_ask_for_patience_within_reason() {
+    fn a_receiver_may_ask_for_a_pause_within_bounds() {
         let now = Timestamp::from_ms(0);
         let pause = |asked: u64| {
             let outcome = DeliveryResult::Answered {

@@ -38,7 +38,7 @@ const CAMPAIGN: [(&str, &str); 5] = [
     ("utm_term", "Term"),
     ("utm_content", "Content"),
 ];
-/// Of a time in the form, which is in the viewer's zone.
+/// The format of times in the form, which are in the viewer's zone.
 const LOCAL: &str = "%Y-%m-%dT%H:%M";
 
 /// What was typed.

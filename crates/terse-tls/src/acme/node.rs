@@ -131,7 +131,7 @@ impl AcmeCertificates {
                 AcmeRecordKind::Account if *host == self.directory => {
                     new.account = Some(record.value.clone());
                 }
-                // Of another authority, which the settings named earlier.
+                // An account at another authority, which the settings named earlier.
                 AcmeRecordKind::Account => {}
                 AcmeRecordKind::Certificate => {
                     let read = decode(record).and_then(|stored: CertificateRecord| {

@@ -58,9 +58,9 @@ pub(super) async fn open(
         ingest: Arc::new(bus),
         batch_bytes: BATCH_BYTES,
         metrics,
-        stop: Box::new(move |patience| {
+        stop: Box::new(move |timeout| {
             if let Some(worker) = worker {
-                worker.stop(patience);
+                worker.stop(timeout);
             }
         }),
     })
@@ -102,10 +102,10 @@ impl Worker {
         Ok((Self { stop, ended: Mutex::new(ended), _thread: thread }, counts))
     }
 
-    fn stop(self, patience: Duration) {
+    fn stop(self, timeout: Duration) {
         self.stop.send_replace(true);
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(patience).is_err() {
+        if ended.recv_timeout(timeout).is_err() {
             tracing::warn!("the thread that consumes clicks did not end in time");
         }
     }

@@ -39,8 +39,8 @@ pub(crate) fn run_mapped_scenario(
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut builder = ClientBuilder::new(HttpConnector::new());
-        let wishes = capabilities(map, scripts, profile.path());
-        builder.capabilities(wishes.as_object().expect("an object").clone());
+        let wanted = capabilities(map, scripts, profile.path());
+        builder.capabilities(wanted.as_object().expect("an object").clone());
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a browser");
         let browser = Browser { client, scripts };
         scenario(&browser).await;
