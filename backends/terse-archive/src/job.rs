@@ -243,8 +243,8 @@ impl ArchiveJob {
         let token = context.token().ok_or("the archive needs the lease")?;
         let mut progress = Progress::load(&*self.parts.registry).await?;
         let copied = self.copy_new_hours(context, token, &mut progress).await;
-        // Whatever fails, erased clicks do not stay. Before late hours: a file must not seem to hold
-        // more clicks than the store because of erased ones.
+        // Whatever fails, erased clicks do not stay. Before late hours: a file must not seem to
+        // hold more clicks than the store because of erased ones.
         let erased = self.erase(context, token, &mut progress).await;
         copied.and(erased)?;
         self.copy_late_hours(context, token, &mut progress).await?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use crate::queue::Queue;
-use crate::writer::{Job, QueuedWrite};
+use crate::writer::{QueuedWrite, WriteJob};
 use crate::writes::LinkWrites;
 
 /// Links that arrive within this time are indexed together.
@@ -93,7 +93,7 @@ pub(crate) struct Indexer {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-type Writes = Arc<Queue<Box<dyn Job<LinkWrites>>>>;
+type Writes = Arc<Queue<Box<dyn WriteJob<LinkWrites>>>>;
 
 impl Indexer {
     pub(crate) fn start(signal: Arc<IndexSignal>, writes: Writes) -> std::io::Result<Self> {

@@ -35,7 +35,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOKUPS: usize = 65_536;
 const LISTS: usize = 256;
 /// How many of them share one read transaction. Beginning and ending it is half the cost of a
-/// lookup. Lists do not share: they would quarantine_until an old snapshot for as long as all of them take.
+/// lookup. Lists do not share: they would hold an old snapshot for as long as all of them
+/// take.
 const MAX_LOOKUPS_PER_BATCH: usize = 256;
 const MAX_LISTS_PER_BATCH: usize = 1;
 

@@ -14,7 +14,7 @@ use crate::failure::{Failure, unavailable};
 use crate::health::Health;
 use crate::queue::{Queue, Refused};
 use crate::reader::{ConnectionHealth, ReadJob, Reader};
-use crate::writer::{Job, QueuedWrite, Writer};
+use crate::writer::{QueuedWrite, WriteJob, Writer};
 
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -31,7 +31,7 @@ pub(crate) struct ReadPool {
 /// All threads of a store.
 pub(crate) struct StoreThreads<T: Database> {
     health: Arc<Health>,
-    writes: Arc<Queue<Box<dyn Job<T::Writes>>>>,
+    writes: Arc<Queue<Box<dyn WriteJob<T::Writes>>>>,
     pools: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
     readers: Mutex<Vec<JoinHandle<()>>>,
     writer: Mutex<Vec<JoinHandle<()>>>,
@@ -91,7 +91,7 @@ impl<T: Database> StoreThreads<T> {
     }
 
     /// The queue of the writer thread.
-    pub(crate) fn writes_queue(&self) -> Arc<Queue<Box<dyn Job<T::Writes>>>> {
+    pub(crate) fn writes_queue(&self) -> Arc<Queue<Box<dyn WriteJob<T::Writes>>>> {
         self.writes.clone()
     }
 

@@ -32,7 +32,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// A queued write.
-pub(crate) trait Job<S>: Send {
+pub(crate) trait WriteJob<S>: Send {
     /// Does the work inside a transaction and stores the answer. Runs again after a rollback.
     fn run(&mut self, writes: &mut S) -> Result<(), rusqlite::Error>;
     /// Sends the answer, once the work is on the disk.
@@ -56,7 +56,7 @@ impl<W, T> QueuedWrite<W, T> {
     }
 }
 
-impl<S, W, T> Job<S> for QueuedWrite<W, T>
+impl<S, W, T> WriteJob<S> for QueuedWrite<W, T>
 where
     W: FnMut(&mut S) -> Result<T, Failure> + Send,
     T: Send,
@@ -84,12 +84,12 @@ where
     }
 }
 
-type Jobs<S> = Vec<Box<dyn Job<S>>>;
+type Jobs<S> = Vec<Box<dyn WriteJob<S>>>;
 
 pub(crate) struct Writer<T: Database> {
     pub(crate) database: T,
     pub(crate) health: Arc<Health>,
-    pub(crate) queue: Arc<Queue<Box<dyn Job<T::Writes>>>>,
+    pub(crate) queue: Arc<Queue<Box<dyn WriteJob<T::Writes>>>>,
     pub(crate) connection_gate: Arc<ConnectionGate>,
     /// The queues of the readers.
     pub(crate) readers: Vec<Arc<Queue<ReadJob<T::Queries>>>>,
@@ -277,7 +277,7 @@ impl<S: Writes> WriterState<S> {
             }
         }
         self.writes.committed(self.log.load(Ordering::Relaxed));
-        jobs.into_iter().for_each(Job::answer);
+        jobs.into_iter().for_each(WriteJob::answer);
         self.prune().map_err(|error| (WriterFailed(error), Vec::new()))
     }
 

@@ -131,8 +131,8 @@ fn advised(text: &str) -> String {
 impl ClientContext for Connection {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, text: &str) {
         debug!(?level, facility, text, "librdkafka");
-        // A broker that closes the connection is no error to the driver, only a line of its log. The
-        // line begins with the name of a thread.
+        // A broker that closes the connection is no error to the driver, only a line of its log.
+        // The line begins with the name of a thread.
         if facility == "FAIL" {
             let text = text.split_once("]: ").map_or(text, |(_, text)| text);
             self.lock().last_error = Some(text.to_owned());

@@ -88,8 +88,8 @@ pub struct KafkaWorker {
     backlog: VecDeque<ConsumedMessage>,
     /// Journals of messages that were set aside: what follows need not wait for them.
     incomplete: HashSet<JournalId>,
-    /// Whether the worker set a message aside because the store called data damaged, and has counted
-    /// none since.
+    /// Whether the worker set a message aside because the store called data damaged, and has
+    /// counted none since.
     refused_last: bool,
     revocations: u64,
     next_lag: Instant,

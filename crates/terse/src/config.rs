@@ -79,15 +79,15 @@ settings! {
         /// the form of `store`. Without it, it is in the database of `store` if that is PostgreSQL,
         /// else in `file:registry.db`. With links on DynamoDB it must be `postgres://…`.
         pub registry: Option<StoreUrl> = None,
-        /// The PostgreSQL database of `store` or `registry` without a pooler in between, for changes
-        /// of its tables. If it is set, terse sends no cancel requests.
+        /// The PostgreSQL database of `store` or `registry` without a pooler in between, for
+        /// changes of its tables. If it is set, terse sends no cancel requests.
         pub store_direct: Option<PostgresUrl> = None,
         /// A replica of this database, for searches, tags and statistics. While it does not answer,
         /// the database itself does.
         pub store_replica: Option<PostgresUrl> = None,
-        /// Into how many partitions terse divides the table of links (by the hash of the code) when it
-        /// creates the tables, also with `terse migrate`; 0 for a plain table. Later changes have no
-        /// effect.
+        /// Into how many partitions terse divides the table of links (by the hash of the code) when
+        /// it creates the tables, also with `terse migrate`; 0 for a plain table. Later changes
+        /// have no effect.
         pub store_partitions: u32 = 0,
         /// What this process does. Set fewer roles only if several processes share the work. A file
         /// store belongs to one process, which therefore needs the role `worker`.

@@ -142,7 +142,8 @@ async fn a_caller_that_gives_up_sends_no_cancel_request_through_a_pooler() {
     assert_eq!(connections, 1, "one replaces the connection that was given up");
 }
 
-/// The server goes on with a statement whose client is gone, so its connection counts until it ends.
+/// The server goes on with a statement whose client is gone, so its connection counts until it
+/// ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_give_up_behind_a_pooler_open_no_more_connections_than_the_pool_has() {
     let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;

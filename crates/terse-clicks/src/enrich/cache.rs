@@ -70,14 +70,14 @@ impl<K: Eq + Hash, V: Clone> BoundedCache<K, V> {
 /// A cache of two generations that threads share without a lock: two lock-free maps that take turns
 /// at being the young generation. It holds about `2 * capacity` entries; threads that insert at the
 /// moment of a turn can each exceed that by one.
-pub(crate) struct SharedCache<K, V> {
+pub(crate) struct ConcurrentCache<K, V> {
     generations: [papaya::HashMap<K, V, RandomState>; 2],
     /// Even: the first map is the young generation. Odd: the second.
     turn: AtomicUsize,
     capacity: usize,
 }
 
-impl<K: Eq + Hash + Send + Sync, V: Clone + Send + Sync> SharedCache<K, V> {
+impl<K: Eq + Hash + Send + Sync, V: Clone + Send + Sync> ConcurrentCache<K, V> {
     /// Keeps at least the last `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
         let generations = [papaya::HashMap::default(), papaya::HashMap::default()];
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_shared_cache_keeps_entries_that_are_read_and_stays_within_its_bound() {
-        let cache: SharedCache<Box<str>, usize> = SharedCache::new(100);
+        let cache: ConcurrentCache<Box<str>, usize> = ConcurrentCache::new(100);
         for n in 0..100_000 {
             assert_eq!(cache.get_or_insert_with(n.to_string().as_str(), |_| n), n);
             assert_eq!(cache.get_or_insert_with("often", |_| n), 0);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn threads_that_fill_a_shared_cache_together_stay_within_its_bound() {
-        let cache: SharedCache<Box<str>, usize> = SharedCache::new(100);
+        let cache: ConcurrentCache<Box<str>, usize> = ConcurrentCache::new(100);
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let cache = &cache;

@@ -10,7 +10,7 @@ use terse_core::rules::{RequiredTraits, VisitorClassifier, VisitorTraits};
 use tracing::{info, warn};
 
 use super::bots::BotDetector;
-use super::cache::SharedCache;
+use super::cache::ConcurrentCache;
 use super::geo::{self, FileVersion, GeoDatabase};
 use super::user_agents::{UserAgent, UserAgentParser};
 
@@ -32,7 +32,7 @@ pub struct UserAgentClassifier {
     file: Option<PathBuf>,
     parser: OnceLock<UserAgentParser>,
     bots: OnceLock<BotDetector>,
-    user_agents: SharedCache<Box<[u8]>, UserAgent>,
+    user_agents: ConcurrentCache<Box<[u8]>, UserAgent>,
     geo: Current<GeoDatabase>,
     /// The version of the file at the last attempt to read it. Held while a file is being read, so
     /// that two threads do not read it at the same time.
@@ -46,7 +46,7 @@ impl UserAgentClassifier {
             file: geo_file,
             parser: OnceLock::new(),
             bots: OnceLock::new(),
-            user_agents: SharedCache::new(CACHED_USER_AGENTS),
+            user_agents: ConcurrentCache::new(CACHED_USER_AGENTS),
             geo: Current::default(),
             attempted: Mutex::default(),
         }

@@ -160,10 +160,10 @@ pub enum ImportError {
 pub struct Imports {
     creation: Arc<LinkCreation>,
     clock: Clock,
-    jobs: Mutex<HashMap<OwnerId, Job>>,
+    jobs: Mutex<HashMap<OwnerId, ImportJob>>,
 }
 
-struct Job {
+struct ImportJob {
     file: Arc<[u8]>,
     options: ImportOptions,
     progress: Arc<Mutex<ImportProgress>>,
@@ -171,7 +171,7 @@ struct Job {
     task: JoinHandle<()>,
 }
 
-impl Drop for Job {
+impl Drop for ImportJob {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -250,7 +250,7 @@ impl Imports {
         file: Arc<[u8]>,
         options: ImportOptions,
         phase: ImportPhase,
-    ) -> Result<Job, ImportError> {
+    ) -> Result<ImportJob, ImportError> {
         let now = self.clock.now();
         let rows = Rows::open(Box::new(Cursor::new(Arc::clone(&file))), None, true, now)?;
         let progress = ImportProgress::new(phase.clone(), file.len() as u64);
@@ -270,7 +270,7 @@ impl Imports {
             };
             locked(&run.progress).phase = end;
         });
-        Ok(Job { file, options, progress, touched: now, task })
+        Ok(ImportJob { file, options, progress, touched: now, task })
     }
 }
 

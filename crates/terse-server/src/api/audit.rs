@@ -46,8 +46,8 @@ struct AuditEntryBody {
 
 /// A part of the log.
 #[derive(Serialize, ToSchema)]
-#[schema(example = json!({ "entries": [], "next_cursor": null }))]
-pub(crate) struct AuditLog {
+#[schema(as = AuditLog, example = json!({ "entries": [], "next_cursor": null }))]
+pub(crate) struct AuditLogBody {
     /// The records, the latest first.
     #[schema(max_items = 100)]
     entries: Vec<AuditEntryBody>,
@@ -72,13 +72,13 @@ pub(crate) struct AuditLog {
         ("limit" = Option<u16>, Query, description = "At most this many; 50 by \
             default", minimum = 1, maximum = 100, nullable = false)),
     responses((status = 200, description = "A part of the \
-        log", body = AuditLog), super::answers::AdminListProblems),
+        log", body = AuditLogBody), super::answers::AdminListProblems),
     security(("key" = [])))]
 pub(super) async fn read(
     State(state): Web,
     Moderator(principal): Moderator,
     mut params: Params,
-) -> Result<axum::Json<AuditLog>, Problem> {
+) -> Result<axum::Json<AuditLogBody>, Problem> {
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let subject = params.take("subject");
     let act = params.take_renamed("action", "act")?.map(|(name, word)| {
@@ -116,5 +116,5 @@ pub(super) async fn read(
         let (at, before, after) = (at.to_string(), json(before), json(after));
         entries.push(AuditEntryBody { number, at, actor, act, subject, why, before, after });
     }
-    Ok(axum::Json(AuditLog { entries, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
+    Ok(axum::Json(AuditLogBody { entries, next_cursor: next.map(|cursor| seal.close(&cursor)) }))
 }

@@ -17,7 +17,7 @@ use crate::csv_cell::safe;
     "bot": null,
     "address": "203.0.113.0/24", "redirect_ms": 0.014, "repeat": false
 }))]
-pub(crate) struct ClickRow<'a> {
+pub(crate) struct ClickRowBody<'a> {
     /// When.
     #[schema(format = DateTime)]
     at: String,
@@ -90,7 +90,7 @@ pub(super) const COLUMNS: [&str; 17] = [
     "repeat",
 ];
 
-impl<'a> ClickRow<'a> {
+impl<'a> ClickRowBody<'a> {
     pub(super) fn new(click: &'a Click) -> Self {
         let [source, medium, campaign, term, content] = &click.utm;
         Self {
@@ -159,7 +159,7 @@ pub(super) struct LiveClick<'a> {
 
 impl<'a> LiveClick<'a> {
     pub(super) fn new(click: &'a Click, own: bool) -> Self {
-        let ClickRow {
+        let ClickRowBody {
             at,
             country,
             city,
@@ -171,7 +171,7 @@ impl<'a> LiveClick<'a> {
             bot,
             repeat,
             ..
-        } = ClickRow::new(click);
+        } = ClickRowBody::new(click);
         Self {
             at,
             country,
@@ -215,7 +215,7 @@ mod tests {
         ] {
             *field = Some(word.into());
         }
-        let row = ClickRow::new(&click);
+        let row = ClickRowBody::new(&click);
         let json = serde_json::to_value(&row).unwrap();
         let fields: Vec<&String> = json.as_object().unwrap().keys().collect();
         assert_eq!(fields, COLUMNS);

@@ -12,7 +12,7 @@ use terse_core::clicks::{BotFilter, ClickPage, LinkId, RawQuery};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
-use super::click_rows::{COLUMNS, ClickRow};
+use super::click_rows::{COLUMNS, ClickRowBody};
 use super::links::readable;
 use super::period::{bad_bots, parse_time};
 use super::streamed::{self, Sender};
@@ -56,7 +56,7 @@ enum Format {
             primary one", max_length = 253, nullable = false)),
     responses((status = 200, description = "The \
         clicks", headers(("Content-Disposition" = String, description = "A name for the file")),
-            content((ClickRow<'static> = "application/x-ndjson"), (String = "text/csv"))),
+            content((ClickRowBody<'static> = "application/x-ndjson"), (String = "text/csv"))),
         super::answers::GetProblems),
     security(("key" = [])))]
 pub(super) async fn link_clicks(
@@ -150,7 +150,7 @@ async fn write(
 
 /// A page as text. `None` if it cannot be serialised, which ends the response early.
 fn written(page: &ClickPage, format: Format, head: bool) -> Option<Bytes> {
-    let rows = page.clicks.iter().map(ClickRow::new);
+    let rows = page.clicks.iter().map(ClickRowBody::new);
     match format {
         Format::Lines => {
             let mut lines = Vec::new();

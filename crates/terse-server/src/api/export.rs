@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::account_bodies::UserBody;
-use super::click_rows::ClickRow;
+use super::click_rows::ClickRowBody;
 use super::keys::KeyBody;
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
@@ -215,13 +215,13 @@ async fn write_clicks(
         #[serde(flatten)]
         place: &'a Value,
         #[serde(flatten)]
-        click: ClickRow<'a>,
+        click: ClickRowBody<'a>,
     }
     let mut query = RawQuery { link, from: None, to: None, after: None, limit: CLICKS };
     loop {
         let page = state.clicks.clicks(&query).await?;
         for click in &page.clicks {
-            lines.put("click", &Clicked { place, click: ClickRow::new(click) });
+            lines.put("click", &Clicked { place, click: ClickRowBody::new(click) });
         }
         query.after = page.next;
         if query.after.is_none() {

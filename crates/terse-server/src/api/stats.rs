@@ -170,12 +170,13 @@ pub(crate) struct TopLinks {
     minutes: u64,
     /// The busiest first.
     #[schema(max_items = 100)]
-    links: Vec<BusyLink>,
+    links: Vec<BusyLinkBody>,
 }
 
 /// A link and its recent clicks.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct BusyLink {
+#[schema(as = BusyLink)]
+pub(crate) struct BusyLinkBody {
     /// The code.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     short_code: String,
@@ -220,7 +221,7 @@ pub(super) async fn top(
     let hosts = &state.links.rules().hosts;
     let (minutes_back, now) = (minutes.cast_signed(), state.links.now());
     let busy = state.live.busiest(owner, minutes_back, now, limit as usize);
-    let links = busy.into_iter().map(|busy| BusyLink {
+    let links = busy.into_iter().map(|busy| BusyLinkBody {
         short_code: busy.link.key.code.to_string(),
         domain: host_of(&busy.link.key, hosts).to_owned(),
         short_url: short_url(&busy.link.key, hosts),

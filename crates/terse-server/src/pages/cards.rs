@@ -1,4 +1,5 @@
-//! Lists of values with their share, such as the countries of clicks: as cards, as a table and as CSV.
+//! Lists of values with their share, such as the countries of clicks: as cards, as a table and as
+//! CSV.
 
 use std::cmp::Reverse;
 

@@ -63,7 +63,8 @@ pub(super) fn middle_cut(text: &str, most: usize) -> String {
     format!("{begin}…{end}")
 }
 
-/// A text in two parts, the second of which always stays visible: the end of a URL distinguishes it.
+/// A text in two parts, the second of which always stays visible: the end of a URL distinguishes
+/// it.
 pub(super) fn parted(text: &str) -> (String, String) {
     /// The length of the second part; a text of twice this length is not parted.
     const END: usize = 14;

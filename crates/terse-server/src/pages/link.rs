@@ -199,8 +199,8 @@ pub(super) fn key_of(state: &App, params: &mut Params, code: &str) -> Option<Lin
     Some(LinkKey { domain, code: Code::parse(code)? })
 }
 
-/// A link that the member may see, and its owner's name if that is someone else or the member sees all
-/// links.
+/// A link that the member may see, and its owner's name if that is someone else or the member sees
+/// all links.
 pub(super) async fn find_link(
     state: &App,
     member: &Member,

@@ -30,8 +30,8 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// Links per page: with usual titles, targets and tags the page has less than 50 KB. All of them can
-/// be selected in one form.
+/// Links per page: with usual titles, targets and tags the page has less than 50 KB. All of them
+/// can be selected in one form.
 const PAGE: usize = 20;
 /// The most tags that the filter offers.
 const TAGS: usize = 100;
@@ -316,8 +316,8 @@ pub(super) async fn show(
         filter.owner = String::new();
     }
     let shell = member.shell(&state, "/links").searching(&filter.text, filter.without_text());
-    // Each keystroke of a search asks for the rows alone, since their charts cost a report each. After
-    // a pause the script asks for the rows with charts.
+    // Each keystroke of a search asks for the rows alone, since their charts cost a report each.
+    // After a pause the script asks for the rows with charts.
     let is_part = matches!(part.as_deref(), Some("rows" | "charts"));
     let with_charts = part.as_deref() != Some("rows");
     let rows = match list(&state, &member, &shell, filter, cursor, with_charts).await {

@@ -1,5 +1,5 @@
-//! Moderation: reported links with one-click decisions, a search for hosts, blocked hosts and lists,
-//! and the audit log.
+//! Moderation: reported links with one-click decisions, a search for hosts, blocked hosts and
+//! lists, and the audit log.
 
 use askama::Template;
 use axum::extract::State;

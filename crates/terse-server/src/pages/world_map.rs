@@ -1,5 +1,6 @@
-//! A map of the world that shows how many clicks come from each country. The shapes are in a file of
-//! their own, which browsers keep; a page only names the countries, by how strongly they are coloured.
+//! A map of the world that shows how many clicks come from each country. The shapes are in a file
+//! of their own, which browsers keep; a page only names the countries, by how strongly they are
+//! coloured.
 
 use terse_core::clicks::Dimension;
 
@@ -48,7 +49,8 @@ fn is_code(name: &str) -> bool {
     name.len() == 2 && name.bytes().all(|byte| byte.is_ascii_uppercase())
 }
 
-/// By the square root: a few countries usually have most of the clicks, and the others still differ.
+/// By the square root: a few countries usually have most of the clicks, and the others still
+/// differ.
 fn level(clicks: u64, most: u64) -> usize {
     let share = (clicks as f64 / most as f64).sqrt();
     ((share * LEVELS as f64).ceil() as usize).clamp(1, LEVELS)
@@ -75,8 +77,8 @@ mod tests {
         assert!(WorldMap::new(&[]).is_none());
     }
 
-    /// Shapes of the file that no country has, and countries that the file does not show, would stay
-    /// grey without anyone seeing it.
+    /// Shapes of the file that no country has, and countries that the file does not show, would
+    /// stay grey without anyone seeing it.
     #[test]
     fn the_file_has_a_shape_for_almost_every_country() {
         let file = include_str!("../../assets/world.svg");

@@ -26,8 +26,9 @@ fn the_api_and_the_pages_do_not_know_each_other() {
     assert_eq!(lines_with("pages", &["crate::api"]), Vec::<String>::new());
 }
 
-/// Reports of clicks have no rules of their own: a handler asks a service whose clicks the caller may
-/// see, and then reads them from the click store. Counting, pruning and erasing are for the services.
+/// Reports of clicks have no rules of their own: a handler asks a service whose clicks the caller
+/// may see, and then reads them from the click store. Counting, pruning and erasing are for the
+/// services.
 #[test]
 fn handlers_only_read_the_click_store() {
     const READS: [&str; 5] = ["clone()", "report(", "clicks(", "counts(", "top("];

@@ -1,8 +1,8 @@
 //! Moves the files of an embedded store into an empty PostgreSQL database; [`to_files`] moves a
 //! database into files.
 //!
-//! The command locks the data folder meanwhile, so that nothing changes; [`live`] moves the files of
-//! a server that runs. A move that was interrupted continues where it stopped. In the end the
+//! The command locks the data folder meanwhile, so that nothing changes; [`live`] moves the files
+//! of a server that runs. A move that was interrupted continues where it stopped. In the end the
 //! command reads everything back and compares it; only then do nodes start on the database.
 
 mod live;

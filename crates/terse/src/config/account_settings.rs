@@ -66,8 +66,8 @@ settings! {
         /// The mail server that takes terse's mails (SMTP), as host and port, such as
         /// `smtp.example.com:587`. If not set, terse sends no mails.
         pub server: Option<String> = None,
-        /// How the connection is protected: `starttls` (usual with port 587), `tls` (usual with port
-        /// 465) or `none`, for a mail server on this machine.
+        /// How the connection is protected: `starttls` (usual with port 587), `tls` (usual with
+        /// port 465) or `none`, for a mail server on this machine.
         pub tls: MailTls = MailTls::StartTls,
         /// The name to sign in with at the mail server.
         pub username: Option<String> = None,

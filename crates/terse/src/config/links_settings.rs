@@ -92,8 +92,8 @@ settings! {
         pub permanent_after: HumanDuration = HumanDuration::secs(0),
         /// The longest time a visitor waits for the store; `1ms` to `60s`.
         pub store_timeout: HumanDuration = HumanDuration::ms(500),
-        /// How long terse serves links from memory past `cache.ttl` while the store is away; `0s` to
-        /// `7d`. Then they answer 503: they may have been changed or blocked.
+        /// How long terse serves links from memory past `cache.ttl` while the store is away; `0s`
+        /// to `7d`. Then they answer 503: they may have been changed or blocked.
         pub max_stale: HumanDuration = HumanDuration::secs(3600),
         /// The most concurrent lookups in the store.
         pub store_concurrency: u32 = 256,

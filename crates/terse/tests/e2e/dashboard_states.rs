@@ -1,5 +1,6 @@
-//! axe-core on the states of the dashboard that a plain visit does not show: empty lists, forms with
-//! errors, open menus, imports under way; on a wide screen and a phone, in the light and the dark theme.
+//! axe-core on the states of the dashboard that a plain visit does not show: empty lists, forms
+//! with errors, open menus, imports under way; on a wide screen and a phone, in the light and the
+//! dark theme.
 
 use serde_json::{Value, json};
 
@@ -39,7 +40,8 @@ async fn empty_pages(states: &mut States<'_>) {
     }
 }
 
-/// A form that is refused: the state's name, the page, what is typed, the form, and what shows the error.
+/// A form that is refused: the state's name, the page, what is typed, the form, and what shows the
+/// error.
 type RefusedForm = (
     &'static str,
     &'static str,

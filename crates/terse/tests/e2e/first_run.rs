@@ -46,8 +46,8 @@ fn the_first_page_leads_to_a_link_a_domain_an_import_and_a_program() {
         browser.wait("#long_url").await;
         assert_eq!(browser.attribute("#long_url", "value").await, "https://example.com/first");
 
-        // A domain: the error is beside its field, and the next page says what DNS says of it, which
-        // is nothing for a server without a public address.
+        // A domain: the error is beside its field, and the next page says what DNS says of it,
+        // which is nothing for a server without a public address.
         browser.open(&format!("{url}/dashboard")).await;
         browser.fill("#domain", "no domain").await;
         browser.press("form[action='/domains'] button").await;

@@ -1,6 +1,6 @@
-//! A crawl over all pages of a server whose data is hostile: titles, notes, tags, URLs, social previews,
-//! referrers, user agents, campaigns, reports, reasons, domains, branding, an imported file, and what is
-//! typed into forms. No page may take any of it for markup.
+//! A crawl over all pages of a server whose data is hostile: titles, notes, tags, URLs, social
+//! previews, referrers, user agents, campaigns, reports, reasons, domains, branding, an imported
+//! file, and what is typed into forms. No page may take any of it for markup.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::browser::{Browser, run_scenario};
 use crate::dashboard::World;
 
-/// Ends attributes, elements, comments and scripts, and adds an element and a handler that the crawl
-/// looks for.
+/// Ends attributes, elements, comments and scripts, and adds an element and a handler that the
+/// crawl looks for.
 const PAYLOADS: [&str; 4] = [
     "\"><xss-probe onclick=x></xss-probe><script>window.probed=1</script>",
     "'--></title></script></textarea></style><xss-probe>",
@@ -37,8 +37,8 @@ const INJECTED: &str =
 const LINKS: &str = "return [...document.querySelectorAll('a[href]:not([download])')]
     .filter((one) => one.origin === location.origin).map((one) => one.pathname + one.search)";
 
-/// Query parameters that show the same data in another way: every page of statistics links to all their
-/// combinations.
+/// Query parameters that show the same data in another way: every page of statistics links to all
+/// their combinations.
 const VIEWS: [&str; 2] = ["period", "bots"];
 
 fn without_views(path: &str) -> String {
@@ -129,8 +129,8 @@ async fn upload(browser: &Browser, world: &World) {
     browser.wait_for_text("#state", "This would happen").await;
 }
 
-/// Types a text into all fields of one of the forms of a page, and sends it without the checks of the
-/// browser; `false` if there is no such form.
+/// Types a text into all fields of one of the forms of a page, and sends it without the checks of
+/// the browser; `false` if there is no such form.
 const SEND: &str = "const [at, text] = arguments;
     const typed = 'input:not([type=hidden], [type=checkbox], [type=radio], [type=file]), textarea';
     const form = [...document.querySelectorAll('form[method=post]')]

@@ -92,7 +92,8 @@ fn from_the_first_start_to_a_deleted_link_on_a_wide_screen_and_on_a_phone() {
             browser.wait_for_text("[data-live-status]", "Live").await;
             browser.follow_in_new_tab(&format!("{url}/first"), &target).await;
             browser.wait_for_text("[data-live] tr:first-child", "Chrome").await;
-            // My own click is marked, beside what it counts as; also after the page is loaded again.
+            // My own click is marked, beside what it counts as; also after the page is loaded
+            // again.
             browser.wait_for_text("[data-live] tr:first-child .own", "you").await;
             let counts_as = browser.text("[data-live] tr:first-child td:last-child .pill").await;
             browser.client.refresh().await.unwrap();

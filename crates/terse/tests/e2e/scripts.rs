@@ -1,5 +1,5 @@
-//! What the scripts add to the pages: values of a chart under the pointer, passwords that can be shown,
-//! sharing, and a QR code that follows the form.
+//! What the scripts add to the pages: values of a chart under the pointer, passwords that can be
+//! shown, sharing, and a QR code that follows the form.
 
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Pictures of the main pages, for the manual: a server with the data of two months.
 //!
-//! `TERSE_TEST_SCREENSHOTS=docs cargo test -p terse --test e2e showcase` writes them to `docs/images`; any
-//! other value writes them below `target/`. Without it the test does nothing, because moving the clock
-//! through two months takes more than a minute.
+//! `TERSE_TEST_SCREENSHOTS=docs cargo test -p terse --test e2e showcase` writes them to
+//! `docs/images`; any other value writes them below `target/`. Without it the test does nothing,
+//! because moving the clock through two months takes more than a minute.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! axe-core on the states of visitors' pages that a plain visit does not show: forms with errors, links
-//! that are over, limits, other languages; on a wide screen and a phone, in the light and the dark theme.
+//! axe-core on the states of visitors' pages that a plain visit does not show: forms with errors,
+//! links that are over, limits, other languages; on a wide screen and a phone, in the light and the
+//! dark theme.
 
 use serde_json::json;
 
@@ -27,7 +28,8 @@ impl<'a> States<'a> {
                 self.browser.screen(width, height, dark).await;
                 let theme = if dark { "dark" } else { "light" };
                 let what = format!("state-{name}-{width}-{theme}");
-                // Colours are the same on all screens: one picture of each theme is enough to look at.
+                // Colours are the same on all screens: one picture of each theme is enough to look
+                // at.
                 if dark == (width == 390) {
                     self.browser.picture(&what).await;
                 }

@@ -424,8 +424,8 @@ impl Client {
     }
 }
 
-/// Reads the statistics of all links from the first node, and the sums of `owners`, who have deleted
-/// no link.
+/// Reads the statistics of all links from the first node, and the sums of `owners`, who have
+/// deleted no link.
 pub(crate) fn drained(fleet: &Fleet, history: &History, owners: &[Owner]) -> FinalCounts {
     let mut drained = FinalCounts::default();
     let get = |api_key: &str, path: &str| match api_as(api_key, fleet, 0, "GET", path, None, None) {

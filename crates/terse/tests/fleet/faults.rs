@@ -70,8 +70,8 @@ pub(crate) fn restores_a_backup() -> bool {
 }
 
 impl Fault {
-    /// Those of `TERSE_FLEET_FAULTS`, or the usual six; with `TERSE_FLEET_STORES` the nodes and these
-    /// engines.
+    /// Those of `TERSE_FLEET_FAULTS`, or the usual six; with `TERSE_FLEET_STORES` the nodes and
+    /// these engines.
     pub(crate) fn selected() -> Vec<Self> {
         let engines = Engine::selected();
         let is_used = |fault: &Self| match fault {

@@ -4,8 +4,8 @@
 //! A test binary of its own, so that no other test takes its processors. `TERSE_FLEET_SECONDS=3600`
 //! runs for longer (the faults in turn), `TERSE_FLEET_SEED=17` with other choices, and
 //! `TERSE_FLEET_FAULTS=redis-flushed,clock-off` or `all` with other faults than the six usual ones.
-//! `TERSE_FLEET_STORES=kafka,clickhouse` or `dynamodb` puts other engines underneath and breaks these.
-//! After a failure the history is in the folder that the message names.
+//! `TERSE_FLEET_STORES=kafka,clickhouse` or `dynamodb` puts other engines underneath and breaks
+//! these. After a failure the history is in the folder that the message names.
 #![cfg(all(feature = "postgres", feature = "redis"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 

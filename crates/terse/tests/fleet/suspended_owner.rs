@@ -37,8 +37,8 @@ impl SuspendedOwner {
         Self { owner, client, path }
     }
 
-    /// Creates links, visits them, and suspends and reinstates their owner meanwhile. In the end the
-    /// owner is reinstated.
+    /// Creates links, visits them, and suspends and reinstates their owner meanwhile. In the end
+    /// the owner is reinstated.
     pub(crate) fn run(mut self) {
         while self.client.keys().len() < LINKS {
             self.client.create(None, None);

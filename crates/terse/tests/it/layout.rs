@@ -137,6 +137,29 @@ fn block(text: &str) -> &str {
     text
 }
 
+/// rustfmt keeps code within 100 columns, but leaves comments as they are. Tables, code and
+/// addresses cannot be wrapped.
+#[test]
+fn no_comment_is_wider_than_100_columns() {
+    let mut wide = Vec::new();
+    for path in crates().into_iter().chain([root().join("fuzz")]) {
+        let parts = ["src", "tests", "examples"].map(|part| path.join(part));
+        let parts = parts.iter().filter(|part| part.is_dir());
+        for (file, text) in parts.flat_map(|part| sources(part)) {
+            for (number, line) in text.lines().enumerate() {
+                let comment = line.trim_start().strip_prefix("//");
+                let comment = comment.map(|text| text.trim_start_matches(['/', '!', ' ']));
+                let may_be_wide =
+                    |text: &str| text.starts_with(['|', '`']) || text.contains("http");
+                if line.chars().count() > 100 && comment.is_some_and(|text| !may_be_wide(text)) {
+                    wide.push(format!("{}:{}", file.display(), number + 1));
+                }
+            }
+        }
+    }
+    assert!(wide.is_empty(), "comments wider than 100 columns: {wide:#?}");
+}
+
 /// The binary reads the settings and connects the parts.
 #[test]
 fn the_binary_implements_no_job() {

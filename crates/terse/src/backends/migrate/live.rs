@@ -2,9 +2,9 @@
 //!
 //! While the server goes on, the command copies its links, and copies again what has changed since.
 //! It then keeps the server from counting clicks and copies those: later ones wait in the journal,
-//! which the first node counts into the database. At last it keeps the server from writing at all (a
-//! lock of SQLite on each file), copies the rest, compares, and releases the database to nodes. A
-//! fence in the files replaces the locks before: from then on links redirect and nothing can be
+//! which the first node counts into the database. At last it keeps the server from writing at all
+//! (a lock of SQLite on each file), copies the rest, compares, and releases the database to nodes.
+//! A fence in the files replaces the locks before: from then on links redirect and nothing can be
 //! changed, also if the command is killed.
 
 use std::io;
