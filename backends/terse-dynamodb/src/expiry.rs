@@ -189,7 +189,7 @@ async fn release_one(db: &Db, item_key: Key) -> Result<Option<LinkKey>, StoreErr
     let (deadline, wanted) = (db.deadline(), [item_key.clone(), folded_key.clone()]);
     let items = db.get_all(deadline, &wanted, true).await.map_err(StoreError::from)?;
     let at = |key: &Key| items.iter().find(|item| Key::of(item).is_ok_and(|have| have == *key));
-    let Some(Slot::Held(serial, owner)) = at(&item_key).map(Slot::read).transpose()? else {
+    let Some(Slot::Quarantined(serial, owner)) = at(&item_key).map(Slot::read).transpose()? else {
         return Ok(None);
     };
     let mut placeholders = crate::item::Placeholders::default();

@@ -21,7 +21,7 @@ use crate::leases;
 use crate::outbox;
 use crate::requests::Condition;
 use crate::reuse::Reusable;
-use crate::row::{HELD_UNTIL, Serial, Slot, Stored};
+use crate::row::{QUARANTINED_UNTIL, Serial, Slot, Stored};
 
 /// The table's own expiry removes answers to requests after this, if the reaper did not: the store
 /// promises 24 hours.
@@ -239,7 +239,7 @@ async fn write(
     let mut own_key = Placeholders::default();
     let mut free = own_key.absent(keys::PK);
     if may_replace_quarantined(insert) {
-        free = format!("{free} OR {}", own_key.present(HELD_UNTIL));
+        free = format!("{free} OR {}", own_key.present(QUARANTINED_UNTIL));
     }
     let condition = Condition::new(free, &own_key);
     let is_alone = wanted.folded.is_none()

@@ -112,6 +112,74 @@ fn https_port(base_url: &Url, tls: Option<SocketAddr>) -> Option<u16> {
     }
 }
 
+/// What the server opens first.
+struct Backends {
+    data_dir: DataDir,
+    lock: LockGuard,
+    runtime: Runtime,
+    store: Stores,
+}
+
+impl Backends {
+    fn open(config: &Config) -> anyhow::Result<Self> {
+        let data_dir = DataDir::open(&config.data_dir)?;
+        let lock = data_dir.lock_for_server()?;
+        backends::remove_leftovers(config);
+        let runtime = listeners::runtime()?;
+        runtime.block_on(backends::check_object_storage(config))?;
+        let store = runtime.block_on(backends::open(config))?;
+        Ok(Self { data_dir, lock, runtime, store })
+    }
+}
+
+/// Starts the journal and its shipper, and returns the metrics of the bus. From here on, clicks
+/// that are read and erased in `store` include what the click plane has in memory.
+fn start_click_plane(
+    config: &Config,
+    store: &mut Stores,
+    threads: usize,
+    clock: &Clock,
+    runtime: &Runtime,
+    jobs: &mut Scheduler,
+) -> anyhow::Result<(ClickPlane, Vec<MetricsSource>)> {
+    let salts: Arc<dyn Salts> = store.registry.clone();
+    let mut bus = runtime.block_on(ClickBus::open(config, store, clock))?;
+    let bus_metrics = bus.as_mut().map(ClickBus::take_metrics).unwrap_or_default();
+    let click_plane =
+        ClickPlane::start(config, &store.clicks, bus, &salts, threads, clock, runtime, jobs)?;
+    if store.shares_clicks {
+        let (live, clicks) = (Arc::clone(&click_plane.live), Arc::clone(&store.clicks));
+        jobs.add(LiveClicks(LiveFollower::new(live, clicks, clock.clone())));
+    } else {
+        store.clicks = click_plane.with_pending(&store.clicks);
+    }
+    Ok((click_plane, bus_metrics))
+}
+
+/// Shows the same metrics at `/metrics` and on the page System.
+fn show_metrics(
+    sources: Vec<MetricsSource>,
+    started_seconds: f64,
+    exposition: &mut Exposition,
+    system_info: &ServerInfo,
+) {
+    let sources = Arc::new(sources);
+    let all = Arc::clone(&sources);
+    let write_all: MetricsSource = Box::new(move |to| all.iter().for_each(|source| source(to)));
+    exposition.add(vec![write_all], started_seconds);
+    let _first = system_info.sources.set(sources);
+}
+
+/// Writes the file by which commands on this machine find the server. Not fatal: the server already
+/// serves connections, and a full disk must not stop it.
+fn tell_local_commands(data_dir: &DataDir, address: &ListenAddress, key: String) {
+    let (pid, url) = (std::process::id(), listeners::local_url(address));
+    if let Err(error) = data_dir.write_run(&RunInfo { pid, url, key }) {
+        let error = format!("{:#}", anyhow::Error::new(error));
+        tracing::warn!(error, "commands on this machine cannot find this server by its folder");
+    }
+}
+
 /// A running server.
 pub struct Server {
     address: ListenAddress,
@@ -173,12 +241,7 @@ impl Server {
         let mut tls = has_certificates.then(|| Tls::open(config)).transpose()?;
 
         // Backends.
-        let data_dir = DataDir::open(&config.data_dir)?;
-        let lock = data_dir.lock_for_server()?;
-        backends::remove_leftovers(config);
-        let runtime = listeners::runtime()?;
-        runtime.block_on(backends::check_object_storage(config))?;
-        let mut store = runtime.block_on(backends::open(config))?;
+        let Backends { data_dir, lock, runtime, mut store } = Backends::open(config)?;
         let store_metrics = store.take_metrics();
 
         // Listeners are bound now, so that a wrong address fails before anything is written.
@@ -215,19 +278,8 @@ impl Server {
         let (stop, stopped) = watch::channel(false);
         let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
         let registry_refresh = runtime.block_on(services.follow(&store, &mut jobs))?;
-        let salts: Arc<dyn Salts> = store.registry.clone();
-        let mut bus = runtime.block_on(ClickBus::open(config, &store, &clock))?;
-        let bus_metrics = bus.as_mut().map(ClickBus::take_metrics).unwrap_or_default();
-        let clicks = &store.clicks;
-        let click_plane =
-            ClickPlane::start(config, clicks, bus, &salts, threads, &clock, &runtime, &mut jobs)?;
-        // From here on, what is read and erased includes what the click plane has in memory.
-        if store.shares_clicks {
-            let (live, clicks) = (Arc::clone(&click_plane.live), Arc::clone(&store.clicks));
-            jobs.add(LiveClicks(LiveFollower::new(live, clicks, clock.clone())));
-        } else {
-            store.clicks = click_plane.with_pending(&store.clicks);
-        }
+        let (click_plane, bus_metrics) =
+            start_click_plane(config, &mut store, threads, &clock, &runtime, &mut jobs)?;
         let stopping = stopped.clone();
         let operator = services.operator.current();
         let mail = mail::delivery(config, &store.registry, &operator, &hosts, &clock)?;
@@ -300,13 +352,9 @@ impl Server {
             store_metrics,
             bus: bus_metrics,
         };
-        let mut sources = parts.sources();
-        sources.extend(trace_metrics);
-        let sources = Arc::new(sources);
-        let all = Arc::clone(&sources);
-        let write_all: MetricsSource = Box::new(move |to| all.iter().for_each(|source| source(to)));
-        exposition.add(vec![write_all], started.map_or(0.0, |since| since.as_secs_f64()));
-        let _first = system_info.sources.set(sources);
+        let sources = parts.sources().into_iter().chain(trace_metrics).collect();
+        let started = started.map_or(0.0, |since| since.as_secs_f64());
+        show_metrics(sources, started, &mut exposition, &system_info);
         let draining = Arc::new(AtomicBool::new(false));
         let health = HealthEndpoints {
             store: links_store,
@@ -355,12 +403,7 @@ impl Server {
         let loading = runtime.spawn(loading);
         let board = jobs.job_board();
         let jobs = jobs.start(runtime.handle());
-        let (pid, url) = (std::process::id(), listeners::local_url(&address));
-        // Not fatal: the server already serves connections, and a full disk must not stop it.
-        if let Err(error) = data_dir.write_run(&RunInfo { pid, url, key: local_key }) {
-            let error = format!("{:#}", anyhow::Error::new(error));
-            tracing::warn!(error, "commands on this machine cannot find this server by its folder");
-        }
+        tell_local_commands(&data_dir, &address, local_key);
         Ok(Self {
             address,
             tls_address,

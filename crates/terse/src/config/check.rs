@@ -14,7 +14,27 @@ const MAX_PARTITIONS: u32 = 256;
 
 /// The first setting that is invalid, and why.
 pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
-    let c = config;
+    durations(config)?;
+    counts(config)?;
+    sizes(config)?;
+    shared_stores(config)?;
+    object_storage(config)?;
+    sign_in(config)?;
+    requests(config)?;
+    tls(config)?;
+    cdn(config)?;
+    domains(config)?;
+    api_host(config)?;
+    if let Err(host) = BlockedHosts::parse(&config.safety.blocked_hosts) {
+        return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
+    }
+    lists(config)?;
+    safe_browsing(config)?;
+    traces(config)?;
+    log_level(&config.log.level).map_err(|why| ("log.level", why))
+}
+
+fn durations(c: &Config) -> Result<(), (&'static str, String)> {
     let day = HumanDuration::days(1);
     let hour = HumanDuration::secs(3600);
     spans(&[
@@ -103,7 +123,10 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("tls.hsts", c.tls.hsts, HumanDuration::secs(0), HumanDuration::days(3650)),
         ("shutdown.drain_delay", c.shutdown.drain_delay, HumanDuration::secs(0), hour),
         ("shutdown.timeout", c.shutdown.timeout, HumanDuration::secs(0), hour),
-    ])?;
+    ])
+}
+
+fn counts(c: &Config) -> Result<(), (&'static str, String)> {
     numbers(&[
         ("codes.length", c.codes.length.into(), 4, 10),
         ("codes.lease", c.codes.lease.into(), 1, 100_000),
@@ -120,7 +143,10 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         ("tls.max_handshakes", c.tls.max_handshakes.into(), 1, 1_000_000),
         ("links.reap_batch", c.links.reap_batch.into(), 1, 100_000),
         ("links.max_purge_percent", c.links.max_purge_percent.into(), 1, 100),
-    ])?;
+    ])
+}
+
+fn sizes(c: &Config) -> Result<(), (&'static str, String)> {
     if c.memory.budget < ByteSize::mib(64) || c.memory.budget > ByteSize::mib(1 << 20) {
         return Err(("memory.budget", "must be from 64MiB to 1024GiB".into()));
     }
@@ -130,6 +156,11 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.clicks.journal_size < ByteSize::mib(16) || c.clicks.journal_size > ByteSize::mib(1 << 20) {
         return Err(("clicks.journal_size", "must be from 16MiB to 1024GiB".into()));
     }
+    Ok(())
+}
+
+/// What a node needs to share its stores with others, and what only such nodes can have.
+fn shared_stores(c: &Config) -> Result<(), (&'static str, String)> {
     if !c.is_shared() && !c.roles.worker {
         let why = "must include worker while store is a file: only one process can use the file, \
                    and without that role nothing deletes expired links and old salts or sends \
@@ -157,12 +188,19 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
                    clickhouse://…";
         return Err(("clicks.bus", why.into()));
     }
-    object_storage(c)?;
+    Ok(())
+}
+
+fn sign_in(c: &Config) -> Result<(), (&'static str, String)> {
     let issuer = c.issuer().map_err(|why| ("oidc.issuer", why))?;
     if issuer.is_some() != c.oidc.client_id.is_some() {
         return Err(("oidc.client_id", "is needed with oidc.issuer, and only there".into()));
     }
-    check_mail(&c.mail)?;
+    check_mail(&c.mail)
+}
+
+/// How requests reach the server: proxies, other origins, the operator's key, listeners.
+fn requests(c: &Config) -> Result<(), (&'static str, String)> {
     c.proxies().map_err(|why| ("trusted_proxies", why))?;
     if c.proxy_protocol && c.trusted_proxies.is_empty() {
         return Err(("proxy_protocol", "needs the balancers in trusted_proxies".into()));
@@ -184,17 +222,7 @@ pub(crate) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     if c.admin.listen.is_some_and(|at| Some(at) == c.listen.tcp() && at.port() != 0) {
         return Err(("admin.listen", "must differ from listen".into()));
     }
-    tls(c)?;
-    cdn(c)?;
-    domains(c)?;
-    api_host(c)?;
-    if let Err(host) = BlockedHosts::parse(&c.safety.blocked_hosts) {
-        return Err(("safety.blocked_hosts", format!("{host:?} cannot be a host")));
-    }
-    lists(c)?;
-    safe_browsing(c)?;
-    traces(c)?;
-    log_level(&c.log.level).map_err(|why| ("log.level", why))
+    Ok(())
 }
 
 /// Which stores may stand beside each other.
