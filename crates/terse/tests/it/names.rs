@@ -46,10 +46,16 @@ fn no_two_public_types_share_a_name() {
 }
 
 /// Types inside a crate whose names the core uses for something else. The messages of Kafka are
-/// named by their schema, `docs/click-message.proto`; tables are of each store's own kind.
-const SHARED_WITH_THE_CORE: [(&str, &str); 5] = [
+/// named by their schema, `docs/click-message.proto`; the core's `Format` and `Source` are always
+/// named with their module, `import_file`; tables are of each store's own kind.
+const SHARED_WITH_THE_CORE: [(&str, &str); 10] = [
+    ("Format", "crates/terse-cli/src/transfer/format.rs"),
+    ("Format", "crates/terse-metrics/src/format.rs"),
     ("Link", "backends/terse-kafka/src/wire.rs"),
     ("Network", "backends/terse-kafka/src/wire.rs"),
+    ("Source", "backends/terse-dynamodb/src/lookups.rs"),
+    ("Source", "backends/terse-embedded/src/clicks/block_builder.rs"),
+    ("Source", "backends/terse-postgres/src/replica.rs"),
     ("Table", "backends/terse-clickhouse/src/visible.rs"),
     ("Table", "crates/terse-safety/src/hash_table.rs"),
     ("Target", "backends/terse-kafka/src/wire.rs"),
