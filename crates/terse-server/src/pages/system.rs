@@ -206,7 +206,7 @@ pub(super) async fn show(
         findings: findings.into_iter().map(FindingRow::from).collect(),
         removal,
         done: params.ok().and_then(|mut params| match params.take("done")?.as_str() {
-            "job" => Some("The job was told to run."),
+            "job" => Some("The job starts now."),
             _ => Some("The removal continues."),
         }),
         shell,

@@ -370,7 +370,7 @@ async fn an_admin_sees_the_jobs_and_runs_one_now() {
     assert_eq!(ran.header("location"), "/system?done=job#jobs");
     tokio::time::timeout(std::time::Duration::from_secs(10), told).await.unwrap();
     let text = open(&web, &admin, "/system?done=job").await.text();
-    assert!(text.contains("The job was told to run."));
+    assert!(text.contains("The job starts now."));
 }
 
 #[tokio::test]
