@@ -1,6 +1,7 @@
 //! Requests that leave the fast path: routes each to the redirector or to the API and pages.
 
 mod request;
+mod request_body;
 mod web_plane;
 
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +24,7 @@ use request::{
     OPERATING, Purpose, answers_for_any_host, code_in, has_warning_pass, host_of, is_about_report,
     is_api_host, name_host, pass_and_query, purpose_of, target_length, with_path, without_port,
 };
+pub use request_body::RequestBody;
 pub use web_plane::{PasswordDecision, PasswordVisit, RejectedRequest, WebPlane};
 
 /// Where a certificate authority looks for the answer to a challenge (RFC 8555, section 8.3).
@@ -95,6 +97,7 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
         _peer: SocketAddr,
         handler: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
+        let request = request.map(RequestBody::new);
         if let Some(response) = self.0.challenge_answer(&request) {
             return Sooner::Left(std::future::ready(ours(response)));
         }
@@ -126,7 +129,7 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
 
 impl<W: WebPlane> FallbackParts<W> {
     /// The answer to a challenge of a certificate authority, with or without https.
-    fn challenge_answer(&self, request: &Request<Incoming>) -> Option<Response<Bytes>> {
+    fn challenge_answer(&self, request: &Request<RequestBody>) -> Option<Response<Bytes>> {
         let token = request.uri().path().strip_prefix(CHALLENGES)?;
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return None;
@@ -142,7 +145,7 @@ impl<W: WebPlane> FallbackParts<W> {
     /// answers, for commands on this machine, and for requests that are refused.
     fn to_https(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         handler: &VisitHandler,
     ) -> Option<Response<Bytes>> {
         let path = request.uri().path();
@@ -167,7 +170,7 @@ impl<W: WebPlane> FallbackParts<W> {
     /// Answers visits of cached links, and of root paths that redirect.
     fn open_now(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         handler: &VisitHandler,
     ) -> Option<Response<Bytes>> {
         let get = matches!(*request.method(), Method::GET | Method::HEAD)
@@ -189,7 +192,7 @@ impl<W: WebPlane> FallbackParts<W> {
 
     async fn open(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         handler: VisitHandler,
     ) -> FallbackResponse<W> {
         let page = preferred_page(&request);
@@ -312,7 +315,7 @@ impl<W: WebPlane> FallbackParts<W> {
     async fn answer_with_password(
         &self,
         request: Request<()>,
-        form: Incoming,
+        form: RequestBody,
         domain: u16,
         own: Code,
         handler: VisitHandler,
@@ -361,7 +364,7 @@ impl<W: WebPlane> FallbackParts<W> {
     /// short domain, or a link on the host of the API. `None` if this host serves it.
     fn on_another_host(
         &self,
-        request: &Request<Incoming>,
+        request: &Request<RequestBody>,
         place: HostRole,
         handler: &VisitHandler,
     ) -> Option<FallbackResponse<W>> {
@@ -388,7 +391,7 @@ impl<W: WebPlane> FallbackParts<W> {
     }
 
     /// Whether a request comes from this machine and addresses it by a local name, as commands do.
-    fn is_local(&self, request: &Request<Incoming>, handler: &VisitHandler) -> bool {
+    fn is_local(&self, request: &Request<RequestBody>, handler: &VisitHandler) -> bool {
         let client = handler.client(request.headers());
         let text = match client {
             IpAddr::V4(ip) => ip.to_string(),
@@ -400,7 +403,7 @@ impl<W: WebPlane> FallbackParts<W> {
     }
 
     /// What the request's host is for.
-    fn check(&self, request: &Request<Incoming>) -> Result<HostRole, RejectedRequest> {
+    fn check(&self, request: &Request<RequestBody>) -> Result<HostRole, RejectedRequest> {
         let refuse = |status, code, detail: &str| Err(RejectedRequest::new(status, code, detail));
         let headers = request.headers();
         if target_length(request.uri()) > MAX_TARGET {
@@ -445,7 +448,7 @@ impl<W: WebPlane> FallbackParts<W> {
     /// The answer of the web plane. A panic there becomes an error response here.
     async fn ask_web(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         handler: &VisitHandler,
         forwarded_query: Option<String>,
     ) -> FallbackResponse<W> {

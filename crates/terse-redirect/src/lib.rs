@@ -57,8 +57,8 @@ pub use edge::EdgeSettings;
 pub use error_responses::{ErrorResponses, FailurePages, LanguagePages};
 pub use host_table::HostTable;
 pub use http_fallback::{
-    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, RejectedRequest, ServedRoles,
-    WebPlane,
+    FallbackParts, HttpFallback, PasswordDecision, PasswordVisit, RejectedRequest, RequestBody,
+    ServedRoles, WebPlane,
 };
 pub use journal::{AddressDetail, Journal, JournalSettings};
 pub use listener::Listener;

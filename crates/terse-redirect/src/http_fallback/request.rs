@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
-use hyper::body::Incoming;
 use percent_encoding::percent_decode_str;
 use terse_core::{Code, Hosts, is_reserved};
 
+use super::RequestBody;
 use super::web_plane::RejectedRequest;
 
 /// Probes address a node by its IP address.
@@ -108,7 +108,7 @@ pub(super) fn pass_and_query(query: &str) -> (&str, Option<&str>) {
 }
 
 /// Whether the request shows or sends the form that reports a link.
-pub(super) fn is_about_report(request: &Request<Incoming>) -> bool {
+pub(super) fn is_about_report(request: &Request<RequestBody>) -> bool {
     request.uri().query() == Some("report")
         && matches!(*request.method(), Method::GET | Method::HEAD | Method::POST)
 }
@@ -118,7 +118,7 @@ pub(super) fn target_length(uri: &Uri) -> usize {
 }
 
 /// The same request for another path.
-pub(super) fn with_path(mut request: Request<Incoming>, path: &str) -> Request<Incoming> {
+pub(super) fn with_path(mut request: Request<RequestBody>, path: &str) -> Request<RequestBody> {
     let mut state = request.uri().clone().into_parts();
     state.path_and_query = path.parse().ok();
     if let Ok(uri) = Uri::from_parts(state) {

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use terse_core::{Code, PageLanguage, PasswordHash};
+
+use super::RequestBody;
 
 /// The API and the pages: answers every request that is not a redirect, and decides about visits
 /// of links with a password. Its futures run on a runtime of their own, where slow requests do not
@@ -20,7 +22,7 @@ pub trait WebPlane: Send + Sync + 'static {
     /// Answers a request. `forwarded_query` is the query of a visit that the warning page shows.
     fn answer(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody>,
         client: IpAddr,
         forwarded_query: Option<String>,
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
@@ -58,7 +60,7 @@ pub trait WebPlane: Send + Sync + 'static {
     fn check_password(
         &self,
         visit: PasswordVisit,
-        form: Incoming,
+        form: RequestBody,
     ) -> impl Future<Output = PasswordDecision<Self::Body>> + Send + 'static;
 }
 

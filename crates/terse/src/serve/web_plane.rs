@@ -8,9 +8,8 @@ use axum::body::Body;
 use axum::body::Bytes;
 use axum::response::Response;
 use http::{HeaderValue, Method, Request};
-use hyper::body::Incoming;
 use terse_core::PageLanguage;
-use terse_redirect::{PasswordDecision, PasswordVisit, RejectedRequest, WebPlane};
+use terse_redirect::{PasswordDecision, PasswordVisit, RejectedRequest, RequestBody, WebPlane};
 use terse_server::{
     ForwardedQuery, GateDecision, PasswordGate, PasswordRequest, Peer, RefusalPages, RequestLog,
     name_problem,
@@ -34,7 +33,7 @@ impl WebPlane for WebService {
 
     fn answer(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<RequestBody>,
         client: IpAddr,
         forwarded_query: Option<String>,
     ) -> impl Future<Output = Response> + Send + 'static {
@@ -83,7 +82,7 @@ impl WebPlane for WebService {
     fn check_password(
         &self,
         visit: PasswordVisit,
-        form: Incoming,
+        form: RequestBody,
     ) -> impl Future<Output = PasswordDecision<Body>> + Send + 'static {
         let gate = self.password_gate.clone();
         async move { decision(gate.check_password(password_request(visit), Body::new(form)).await) }

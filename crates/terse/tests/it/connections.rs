@@ -231,6 +231,67 @@ fn ten_thousand_slow_clients_do_not_keep_others_waiting() {
     println!("with {MANY} slow clients no other client waited longer than {slowest:?}");
 }
 
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(payload.len()).expect("a short payload");
+    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// A frame with these headers, each as a literal.
+fn headers_frame(stream: u8, flags: u8, headers: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in headers {
+        block.push(0);
+        for text in [name, value] {
+            block.push(u8::try_from(text.len()).expect("a short text"));
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    frame(1, flags, stream, &block)
+}
+
+/// Kinds and streams of the frames up to the end of the answer on this stream.
+fn frames_until_answer(connection: &mut TcpStream, stream: u8) -> Vec<(u8, u8)> {
+    let mut seen = Vec::new();
+    loop {
+        let mut head = [0; 9];
+        connection.read_exact(&mut head).expect("a frame");
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        connection.read_exact(&mut vec![0; length]).expect("its payload");
+        seen.push((head[3], head[8]));
+        let ends = matches!(head[3], 0 | 1) && head[4] & 1 == 1;
+        if ends && head[8] == stream {
+            return seen;
+        }
+    }
+}
+
+/// Clients that still send would report the reset and not the answer.
+#[test]
+fn over_http2_an_early_answer_does_not_reset_a_small_body() {
+    const RESET: u8 = 3;
+    let terse = TestTerse::start();
+    let mut connection = TcpStream::connect(terse.address).expect("a connection");
+    connection.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("the preface is sent");
+    connection.write_all(&frame(4, 0, 0, &[])).expect("the settings are sent");
+    let request = |method, path| {
+        [(":method", method), (":scheme", "http"), (":path", path), (":authority", HOST)].to_vec()
+    };
+    // One is refused by the API, the other before the API gets it.
+    for (number, path) in [(1, "/api/v1/urls"), (5, "/%2")] {
+        let mut refused = request("POST", path);
+        refused.extend([("authorization", "Bearer wrong"), ("content-length", "9")]);
+        connection.write_all(&headers_frame(number, 4, &refused)).expect("no body yet");
+        let mut seen = frames_until_answer(&mut connection, number);
+        let health = headers_frame(number + 2, 5, &request("GET", "/livez"));
+        connection.write_all(&health).expect("another request is sent");
+        seen.extend(frames_until_answer(&mut connection, number + 2));
+        assert!(!seen.contains(&(RESET, number)), "{path}: {seen:?}");
+        connection.write_all(&frame(0, 1, number, b"too late!")).expect("the body is sent");
+    }
+}
+
 #[test]
 fn http2_works_with_prior_knowledge() {
     let terse = TestTerse::start();
