@@ -1,5 +1,6 @@
-//! Settings of the C library's allocator, and memory that it gives back.
-#![allow(unsafe_code, reason = "the C library offers these calls only in C")]
+//! Settings of the allocator, and memory that it gives back: glibc's allocator, or mimalloc, which
+//! the static binaries have.
+#![allow(unsafe_code, reason = "the allocators offer these calls only in C")]
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use terse_core::job::{Job, JobContext, NextRun};
 /// once used. Redirects allocate nothing, and everything else allocates far less than it waits, so
 /// two heaps are enough. Large blocks, such as batches of clicks, are mapped each on its own and go
 /// back to the system at once; without the setting, glibc stops doing so after the first one.
-/// docs/reliability.md has the figures. Call this before other threads start.
+/// docs/reliability.md has the figures. mimalloc needs no setting: it has heaps per thread, and maps
+/// large blocks each on its own. Call this before other threads start.
 pub fn configure_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {
@@ -34,7 +36,7 @@ pub fn configure_allocator() {
 const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Gives free memory between used blocks back to the system. By itself, glibc gives back only what
-/// is free at the end of a heap.
+/// is free at the end of a heap, and mimalloc only when its threads allocate again.
 pub struct FreeMemory;
 
 #[async_trait]
@@ -52,6 +54,13 @@ impl Job for FreeMemory {
         tokio::task::spawn_blocking(|| {
             // SAFETY: the call takes a number, and works under the allocator's own locks.
             unsafe { libc::malloc_trim(0) };
+        })
+        .await?;
+        #[cfg(target_env = "musl")]
+        tokio::task::spawn_blocking(|| {
+            // SAFETY: the call takes a boolean. It reads the heap of the thread that calls it, and
+            // memory that no thread uses, which mimalloc guards itself.
+            unsafe { libmimalloc_sys::mi_collect(true) };
         })
         .await?;
         Ok(NextRun::Interval)
