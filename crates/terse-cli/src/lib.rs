@@ -19,6 +19,7 @@ pub use commands::doctor::{
     DoctorArgs, DoctorChecks, DoctorContext, LocalServer, without_settings,
 };
 pub use commands::health::HealthArgs;
+pub use commands::restore_drill::{DrillCounts, FilesIn, LAST_DRILL, ScheduledDrills};
 pub use commands::self_test::SelfTestArgs;
 pub use commands::stored_backups::{BackupCounts, ScheduledBackups, StoredBackupCommand};
 pub use commands::{Command, CommandContext};

@@ -14,6 +14,6 @@ mod process;
 
 pub use change_delays::ChangeDelays;
 pub use exposition::Exposition;
-pub use folder::write_folder_metrics;
+pub use folder::{write_drill_metrics, write_folder_metrics};
 pub use health::{HealthEndpoints, LinkProbe};
 pub use metrics_store::MetricsStore;

@@ -19,7 +19,7 @@ mod postgres;
 mod redis;
 
 #[cfg(feature = "embedded")]
-pub(crate) use embedded::{data_files, limiter, lost_writes, remove_leftovers};
+pub(crate) use embedded::{data_files, data_files_in, limiter, lost_writes, remove_leftovers};
 #[cfg(feature = "embedded")]
 pub use terse_embedded::{DataDir, DataDirError, DiskReserve, DiskWatch, LockGuard, RunInfo};
 

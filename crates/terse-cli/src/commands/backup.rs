@@ -110,7 +110,7 @@ impl Manifest {
     }
 
     /// The octets of all files.
-    fn total_bytes(&self) -> u64 {
+    pub(super) fn total_bytes(&self) -> u64 {
         let further = [&self.clicks, &self.owners].into_iter().flatten();
         self.bytes + further.map(|copied| copied.bytes).sum::<u64>()
     }
@@ -171,11 +171,15 @@ pub(super) fn write_backup(dir: &Path, files: &DataFiles) -> anyhow::Result<Mani
     Ok(manifest)
 }
 
-/// Records the time of a backup, for the metrics of a server on this folder.
-pub(super) fn record_time(data_dir: &Path) {
+/// Records that something was done now, for the metrics of a server on this folder: `name` is
+/// [`LAST_BACKUP`] or [`LAST_DRILL`](super::restore_drill::LAST_DRILL). It writes a new file each
+/// time. The server could not touch one that belongs to another user, such as root.
+pub(super) fn record_time(data_dir: &Path, name: &str) {
+    let note = tempfile::Builder::new().prefix(&format!(".{name}")).tempfile_in(data_dir);
+    let recorded = note.and_then(|note| Ok(note.persist(data_dir.join(name))?));
     // Not fatal: the backup is complete.
-    if let Err(error) = File::create(data_dir.join(LAST_BACKUP)) {
-        eprintln!("the time of the backup could not be recorded: {error}");
+    if let Err(error) = recorded {
+        eprintln!("the file {name} could not be written: {error}");
     }
 }
 
@@ -189,7 +193,7 @@ impl BackupArgs {
         };
         let files = (context.files_in)(None)?;
         let manifest = write_backup(dir, &files)?;
-        record_time(&files.data_dir);
+        record_time(&files.data_dir, LAST_BACKUP);
         if json {
             let mut shown = json!(manifest);
             shown["dir"] = json!(dir);
@@ -296,16 +300,21 @@ pub(super) fn read_manifest(dir: &Path) -> anyhow::Result<Manifest> {
     let path = dir.join(MANIFEST);
     let text = std::fs::read(&path)
         .with_context(|| format!("{} is not a backup: reading {MANIFEST}", dir.display()))?;
+    parse_manifest(&text, &path.display().to_string())
+}
+
+/// Reads a manifest, which came from the place that is shown.
+pub(super) fn parse_manifest(text: &[u8], shown: &str) -> anyhow::Result<Manifest> {
     let version: serde_json::Value =
-        serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))?;
+        serde_json::from_slice(text).with_context(|| format!("{shown} is damaged"))?;
     match version.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if (1..=u64::from(VERSION)).contains(&version) => {}
         Some(version) => bail!(
             "the backup has version {version}, and this terse knows {VERSION}: use a newer terse"
         ),
-        None => bail!("{} is damaged", path.display()),
+        None => bail!("{shown} is damaged"),
     }
-    serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+    serde_json::from_slice(text).with_context(|| format!("{shown} is damaged"))
 }
 
 /// Moves a store and its files into a folder, which it creates if there is something to move.
@@ -375,6 +384,22 @@ pub(super) mod tests {
         assert!(!store.exists() && temp.path().join("other").exists());
         assert_eq!(std::fs::read_to_string(aside.join("terse.db-wal")).unwrap(), "-wal");
         assert_eq!(std::fs::read_dir(&aside).unwrap().count(), 3);
+    }
+
+    /// A note that belongs to another user cannot be written to. An open file shows whether
+    /// it was, for a test that may run as root.
+    #[test]
+    fn a_note_of_another_user_is_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join(LAST_BACKUP);
+        std::fs::write(&path, "of root").unwrap();
+        let old = File::open(&path).unwrap();
+        let before = std::time::SystemTime::now() - std::time::Duration::from_hours(1);
+        old.set_modified(before).unwrap();
+        record_time(temp.path(), LAST_BACKUP);
+        assert_eq!(old.metadata().unwrap().len(), 7);
+        assert!(std::fs::metadata(&path).unwrap().modified().unwrap() > before);
+        assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
     }
 
     /// Files whose copies hold the same text every time.

@@ -13,6 +13,7 @@ mod key;
 mod list;
 mod preview;
 mod resolve;
+pub(crate) mod restore_drill;
 pub(crate) mod self_test;
 mod shorten;
 mod stats;

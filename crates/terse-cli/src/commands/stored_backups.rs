@@ -18,8 +18,10 @@ use terse_core::metrics::Metrics;
 use terse_core::{BoxError, Clock, ObjectStorage, Timestamp};
 
 use super::backup::{
-    BackupContext, MANIFEST, Manifest, read_manifest, record_time, restore, write_backup,
+    BackupContext, LAST_BACKUP, MANIFEST, Manifest, parse_manifest, read_manifest, record_time,
+    write_backup,
 };
+use super::restore_drill::{DRILLING, LAST_DRILL, drill, drill_folder};
 use crate::data_files::DataFiles;
 use crate::terminal::say;
 
@@ -88,23 +90,31 @@ impl StoredBackupCommand {
                 show(json!({ "dir": dir, "manifest": manifest }), text)?;
             }
             Self::Drill { name, dir } => {
-                let temp = tempfile::Builder::new().prefix("terse-drill").tempdir()?;
-                let (from, shown) = match dir {
-                    Some(dir) => (dir.clone(), dir.display().to_string()),
+                // A drill of a folder needs no data folder.
+                let own = (context.files_in)(None).ok().map(|files| files.data_dir);
+                let temp = drill_folder(own.as_deref())?;
+                let (manifest, shown) = match dir {
+                    Some(dir) => {
+                        let files = (context.files_in)(Some(&temp.path().join("data")))?;
+                        let shown = dir.display().to_string();
+                        (drill(dir, &files).with_context(|| format!("{shown} is useless"))?, shown)
+                    }
                     None => {
-                        let (stored, to) = (stored()?, temp.path().join("fetched"));
+                        let stored = stored()?;
                         let newest = runtime.block_on(stored.list())?.pop();
                         let name = name.clone().or(newest);
                         let name = name.with_context(|| {
                             format!("there is no backup in {}", stored.storage.place())
                         })?;
-                        runtime.block_on(stored.fetch(&name, &to))?;
-                        (to, name)
+                        let files_in = &context.files_in;
+                        let drilled = stored.drill(&name, temp.path(), |dir| files_in(Some(dir)));
+                        let manifest = runtime.block_on(drilled)?;
+                        if let Some(own) = own {
+                            record_time(&own, LAST_DRILL);
+                        }
+                        (manifest, name)
                     }
                 };
-                let files = (context.files_in)(Some(&temp.path().join("data")))?;
-                let manifest =
-                    drill(&from, &files).with_context(|| format!("{shown} is useless"))?;
                 let text = format!("{shown} can be restored: {}", manifest.summary());
                 show(json!({ "name": shown, "restored": true, "manifest": manifest }), text)?;
             }
@@ -113,27 +123,9 @@ impl StoredBackupCommand {
     }
 }
 
-/// Restores a backup into an empty folder, reads all files there, and compares the numbers of their
-/// entries with those that the backup had when it was made.
-fn drill(from: &Path, files: &DataFiles) -> anyhow::Result<Manifest> {
-    std::fs::create_dir_all(&files.data_dir)?;
-    let (manifest, _) = restore(from, files, false)?;
-    for (file, _, count) in manifest.files(files) {
-        (file.inspect)(&file.path).with_context(|| format!("opening {}", file.name))?;
-        let found = (file.verify)(&file.path).with_context(|| format!("reading {}", file.name))?;
-        ensure!(
-            found == count,
-            "{} has {found:?} {} after the restore, and had {count:?} when it was backed up",
-            file.name,
-            file.holds
-        );
-    }
-    Ok(manifest)
-}
-
 /// The backups at one place.
-struct StoredBackups {
-    storage: Arc<dyn ObjectStorage>,
+pub(super) struct StoredBackups {
+    pub(super) storage: Arc<dyn ObjectStorage>,
 }
 
 fn failed(error: BoxError) -> anyhow::Error {
@@ -161,16 +153,17 @@ fn newest_by(names: &[String], now: Timestamp) -> Option<Timestamp> {
     names.iter().rev().filter_map(|name| time_of(name)).find(|at| *at <= now)
 }
 
-/// Removes what a process that was killed while it sent a backup has left in the folder.
-fn remove_leftovers(data_dir: &Path) {
+/// Removes what a process that was killed while it sent or drilled a backup has left in the folder.
+pub(super) fn remove_leftovers(data_dir: &Path) {
     let entries = std::fs::read_dir(data_dir).into_iter().flatten().flatten();
     for entry in entries {
         let age = entry.metadata().and_then(|found| found.modified()).ok();
         let age = age.and_then(|at| at.elapsed().ok());
-        // Another process may be sending one.
+        // Another process may be at work.
         let is_old = age.is_some_and(|age| age > LEFTOVER_AGE);
+        let name = entry.file_name();
         if is_old
-            && entry.file_name().to_string_lossy().starts_with(SENDING)
+            && [SENDING, DRILLING].iter().any(|begin| name.to_string_lossy().starts_with(begin))
             && let Err(error) = std::fs::remove_dir_all(entry.path())
         {
             tracing::warn!(folder = %entry.path().display(), %error, "a left-over backup stays");
@@ -180,7 +173,7 @@ fn remove_leftovers(data_dir: &Path) {
 
 impl StoredBackups {
     /// The names of complete backups, the oldest first.
-    async fn list(&self) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<String>> {
         let objects = self.storage.names(ROOT).await.map_err(failed)?;
         let name = |object: &String| {
             let (name, file) = object.strip_prefix(ROOT)?.strip_prefix('/')?.split_once('/')?;
@@ -208,12 +201,19 @@ impl StoredBackups {
         }
         let object = format!("{ROOT}/{name}/{MANIFEST}");
         self.storage.upload(&dir.join(MANIFEST), &object).await.map_err(failed)?;
-        record_time(&files.data_dir);
+        record_time(&files.data_dir, LAST_BACKUP);
         Ok((name, manifest))
     }
 
+    /// The octets of all files of a backup.
+    pub(super) async fn octets(&self, name: &str) -> anyhow::Result<u64> {
+        let object = format!("{ROOT}/{name}/{MANIFEST}");
+        let text = self.storage.read(&object).await.map_err(failed)?;
+        Ok(parse_manifest(&text, &object)?.total_bytes())
+    }
+
     /// Writes a backup into a new folder, without comparing its checksums: a restore does.
-    async fn fetch(&self, name: &str, dir: &Path) -> anyhow::Result<()> {
+    pub(super) async fn fetch(&self, name: &str, dir: &Path) -> anyhow::Result<()> {
         ensure!(
             self.list().await?.iter().any(|known| known == name),
             "there is no complete backup {name} in {}",
@@ -361,16 +361,29 @@ impl Job for ScheduledBackups {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     use super::super::backup::tests::files;
     use super::*;
 
-    /// Objects in memory.
+    /// Objects in memory, and how often one was read.
     #[derive(Default)]
-    struct Objects(Mutex<BTreeMap<String, Vec<u8>>>);
+    pub(in crate::commands) struct Objects(Mutex<BTreeMap<String, Vec<u8>>>, AtomicU64);
+
+    impl Objects {
+        pub(in crate::commands) fn reads(&self) -> u64 {
+            self.1.load(Ordering::Relaxed)
+        }
+
+        /// Replaces the content of files with this name.
+        pub(in crate::commands) fn damage(&self, file: &str) {
+            let mut all = self.0.lock().unwrap();
+            let files = all.iter_mut().filter(|(name, _)| name.ends_with(file));
+            files.for_each(|(_, content)| *content = b"damaged".to_vec());
+        }
+    }
 
     #[async_trait]
     impl ObjectStorage for Objects {
@@ -385,6 +398,7 @@ mod tests {
         }
 
         async fn read(&self, name: &str) -> Result<Vec<u8>, BoxError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
             Ok(self.0.lock().unwrap().get(name).cloned().ok_or("missing")?)
         }
 
@@ -403,7 +417,7 @@ mod tests {
         }
     }
 
-    fn site(temp: &Path) -> (Arc<Objects>, ScheduledBackups, Clock) {
+    pub(in crate::commands) fn site(temp: &Path) -> (Arc<Objects>, ScheduledBackups, Clock) {
         let data = temp.join("data");
         std::fs::create_dir_all(&data).unwrap();
         std::fs::write(data.join("clicks.db"), "clicks").unwrap();
@@ -481,41 +495,17 @@ mod tests {
     async fn an_old_folder_of_a_killed_process_is_removed() {
         let temp = tempfile::tempdir().unwrap();
         let (_, mut job, _) = site(temp.path());
-        let [old, new] =
-            ["old", "new"].map(|name| temp.path().join("data").join(format!("{SENDING}{name}")));
-        for folder in [&old, &new] {
-            std::fs::create_dir(folder).unwrap();
-        }
+        let names = [SENDING, DRILLING].map(|of| [format!("{of}-old"), format!("{of}-new")]);
+        let folders = names.map(|pair| pair.map(|name| temp.path().join("data").join(name)));
         let before = std::time::SystemTime::now() - 2 * LEFTOVER_AGE;
-        std::fs::File::open(&old).unwrap().set_modified(before).unwrap();
+        for [old, new] in &folders {
+            std::fs::create_dir(old).unwrap();
+            std::fs::create_dir(new).unwrap();
+            std::fs::File::open(old).unwrap().set_modified(before).unwrap();
+        }
         job.run(&JobContext::without_lease()).await.unwrap();
-        assert_eq!((old.exists(), new.exists()), (false, true));
-    }
-
-    #[tokio::test]
-    async fn a_drill_restores_what_was_sent_and_finds_damage() {
-        let temp = tempfile::tempdir().unwrap();
-        let (objects, mut job, _) = site(temp.path());
-        job.run(&JobContext::without_lease()).await.unwrap();
-        let name = job.stored.list().await.unwrap().pop().unwrap();
-        let drilled = async |n: u32| {
-            let dir = temp.path().join(format!("fetched-{n}"));
-            job.stored.fetch(&name, &dir).await.unwrap();
-            let mut into = files(&temp.path().join(format!("drill-{n}")));
-            if n == 3 {
-                // Another number of entries than when it was made.
-                into.links.verify = Box::new(|_| Ok(Some(6)));
-            }
-            drill(&dir, &into).map(|manifest| manifest.summary()).map_err(|e| format!("{e:#}"))
-        };
-        assert!(drilled(1).await.unwrap().starts_with("7 links, 7 clicks, "));
-        let error = drilled(3).await.unwrap_err();
-        assert!(error.contains("Some(6)") && error.contains("Some(7)"), "{error}");
-        let object = format!("backups/{name}/clicks.db");
-        objects.0.lock().unwrap().insert(object, b"other clicks".to_vec());
-        let error = drilled(2).await.unwrap_err();
-        assert!(error.contains("checksum of clicks.db"), "{error}");
-        let missing = job.stored.fetch("terse-20200101T000000Z", &temp.path().join("x")).await;
-        assert!(missing.unwrap_err().to_string().contains("no complete backup"));
+        for [old, new] in folders {
+            assert_eq!((old.exists(), new.exists()), (false, true), "{}", old.display());
+        }
     }
 }

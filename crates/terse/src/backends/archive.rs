@@ -7,9 +7,10 @@ use terse_archive::{
     Archive, ArchiveCounts, ArchiveJob, ArchiveJobParts, ArchiveQuery, ArchivedFile, S3Options,
     Storage, StorageUrl,
 };
-use terse_cli::{BackupCounts, ScheduledBackups};
+use terse_cli::{BackupCounts, DrillCounts, LAST_DRILL, ScheduledBackups, ScheduledDrills};
 use terse_core::clicks::Click;
 use terse_core::{CheckResult, Clock, Finding, ObjectStorage};
+use terse_metrics::write_drill_metrics;
 
 use super::{ArchiveFile, ArchiveParts, ArchiveSelection, OnVerified, Stores};
 use crate::config::{Config, ObjectUrl};
@@ -92,6 +93,22 @@ pub(crate) fn jobs(
             Arc::clone(&counts),
         )));
         parts.metrics.push(Box::new(move |to| counts.write_metrics(to)));
+    }
+    let drill_every = config.backup.drill_every.get();
+    if config.backup.url.is_some() && !drill_every.is_zero() {
+        let (counts, template) = (Arc::<DrillCounts>::default(), config.clone());
+        parts.jobs.push(Box::new(ScheduledDrills::new(
+            backup_storage(config)?,
+            config.data_dir.clone(),
+            Arc::new(move |dir| Ok(super::data_files_in(&template, dir))),
+            drill_every,
+            Arc::clone(&counts),
+        )));
+        let last = config.data_dir.join(LAST_DRILL);
+        parts.metrics.push(Box::new(move |to| {
+            counts.write_metrics(to);
+            write_drill_metrics(&last, drill_every, to);
+        }));
     }
     Ok(parts)
 }

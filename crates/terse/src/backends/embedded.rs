@@ -15,7 +15,7 @@ use terse_embedded::{
 };
 
 use super::Stores;
-use crate::config::Config;
+use crate::config::{Config, StoreUrl};
 use crate::memory_plan::MemoryPlan;
 use crate::serve::alphabet;
 
@@ -198,6 +198,16 @@ pub(crate) fn data_files(config: &Config) -> DataFiles {
         },
         lock: Box::new(move || Ok(Box::new(DataDir::open(&data_dir)?.lock()?))),
     }
+}
+
+/// The same files in another data folder, with their usual names.
+pub(crate) fn data_files_in(config: &Config, dir: &Path) -> DataFiles {
+    let mut config = config.clone();
+    config.data_dir = dir.to_owned();
+    config.store = StoreUrl::File("terse.db".into());
+    config.registry = None;
+    config.clicks.store = None;
+    data_files(&config)
 }
 
 /// Whether the links file has lost writes within the last month.

@@ -23,13 +23,10 @@ pub(crate) fn files(config: &Config) -> anyhow::Result<DataFiles> {
     }
 }
 
-/// The same files in another data folder, with their usual names.
+/// The files to copy, or those of another data folder.
 pub(crate) fn files_in(config: &Config, dir: Option<&Path>) -> anyhow::Result<DataFiles> {
-    let Some(dir) = dir else { return files(config) };
-    let mut config = config.clone();
-    config.data_dir = dir.to_owned();
-    config.store = StoreUrl::File("terse.db".into());
-    config.registry = None;
-    config.clicks.store = None;
-    files(&config)
+    match dir {
+        Some(dir) => Ok(backends::data_files_in(config, dir)),
+        None => files(config),
+    }
 }

@@ -105,6 +105,12 @@ fn durations(c: &Config) -> Result<(), (&'static str, String)> {
         ),
         ("backup.every", c.backup.every, hour, HumanDuration::days(365)),
         ("backup.keep", c.backup.keep, hour, HumanDuration::days(36_500)),
+        (
+            "backup.drill_every",
+            c.backup.drill_every,
+            HumanDuration::secs(0),
+            HumanDuration::days(365),
+        ),
         ("cdn.ttl", c.cdn.ttl, HumanDuration::secs(1), day),
         ("links.grace", c.links.grace, HumanDuration::secs(0), HumanDuration::days(3650)),
         (
@@ -314,6 +320,11 @@ fn object_storage(config: &Config) -> Result<(), (&'static str, String)> {
             return Err(("clicks.archive_keep", format!("must be at least 1d (got {keep})")));
         }
         _ => {}
+    }
+    let drill_every = config.backup.drill_every;
+    if drill_every > HumanDuration::secs(0) && drill_every < HumanDuration::secs(3600) {
+        let why = format!("must be 0s for never, or at least 1h (got {drill_every})");
+        return Err(("backup.drill_every", why));
     }
     if config.backup.url.is_some() && config.is_shared() {
         let why = "is for a store in files: back databases up with their own tools";

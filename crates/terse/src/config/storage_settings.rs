@@ -38,5 +38,8 @@ settings! {
         /// How long terse keeps backups there, compared with the newest one. The three newest stay
         /// in any case.
         pub keep: HumanDuration = HumanDuration::days(14),
+        /// How often terse restores the newest backup into a temporary folder and reads all of
+        /// it, at least `1h`; `0s` for never.
+        pub drill_every: HumanDuration = HumanDuration::days(7),
     }
 }
