@@ -46,10 +46,12 @@ pub(crate) trait Node {
     fn set(&mut self, path: &[&str], value: RawValue) -> Result<(), SetError>;
     /// Appends this setting, or the settings in this section, to a list.
     fn describe(&self, name: &str, about: &'static str, out: &mut Vec<SettingDescription>);
+    /// Appends the names of the settings here that have another value in `other`.
+    fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>);
 }
 
 /// A single setting.
-pub(crate) trait Leaf: Sized {
+pub(crate) trait Leaf: Sized + PartialEq {
     /// The kind of value, in one or two words.
     const KIND: &'static str;
     /// Reads a value. The message never repeats a secret.
@@ -74,6 +76,12 @@ impl<T: Leaf> Node for T {
             kind: T::KIND,
             value: self.show(),
         });
+    }
+
+    fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>) {
+        if self != other {
+            out.push(name.to_owned());
+        }
     }
 }
 
@@ -281,6 +289,11 @@ macro_rules! settings {
                 out: &mut Vec<$crate::config::node::SettingDescription>) {
                 $(self.$field.describe(&$crate::config::node::join(name, stringify!($field)),
                     concat!($($doc),+), out);)*
+            }
+
+            fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>) {
+                $(self.$field.differences(&other.$field,
+                    &$crate::config::node::join(name, stringify!($field)), out);)*
             }
         }
     };

@@ -20,14 +20,11 @@ fn in_force(config: &Config) -> Vec<SettingDescription> {
 }
 
 impl Config {
-    /// The names of settings that differ from those of another configuration. Secrets are not
-    /// compared.
-    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        self.describe("", "", &mut ours);
-        other.describe("", "", &mut theirs);
-        let both = ours.into_iter().zip(theirs);
-        both.filter(|(our, their)| our.value != their.value).map(|(our, _)| our.name).collect()
+    /// The names of settings that differ from those of another configuration.
+    pub(crate) fn changed_since(&self, other: &Self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.differences(other, "", &mut names);
+        names
     }
 
     /// The settings that differ from their defaults, secrets hidden.

@@ -95,7 +95,7 @@ pub(super) async fn follow_signals(
 }
 
 fn apply(old: &Config, new: &Config, reload: &Reload) {
-    let changed = new.differences(old);
+    let changed = new.changed_since(old);
     let is_applied = |name: &&String| APPLIED.contains(&name.as_str());
     let (applied, others): (Vec<&String>, Vec<&String>) = changed.iter().partition(is_applied);
     if old.log.level != new.log.level

@@ -19,7 +19,11 @@ fn hang_up(served: &Served) {
 fn sighup_applies_what_can_change_and_names_the_rest() {
     let (temp, data) = folder();
     let (settings, log) = (temp.path().join("reloaded.toml"), temp.path().join("log"));
-    std::fs::write(&settings, "[log]\nlevel = \"info\"\n").unwrap();
+    std::fs::write(
+        &settings,
+        "admin_key = \"the-first-key-0123456789\"\n[log]\nlevel = \"info\"\n",
+    )
+    .unwrap();
     let mut serve = command(&data);
     serve.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&settings);
     serve.stdout(Stdio::null()).stderr(std::fs::File::create(&log).unwrap());
@@ -27,7 +31,8 @@ fn sighup_applies_what_can_change_and_names_the_rest() {
     let said = || std::fs::read_to_string(&log).unwrap();
     std::fs::write(
         &settings,
-        "[log]\nlevel = \"debug\"\n[cache]\nttl = \"2m\"\n[links]\ngrace = \"3d\"\n",
+        "admin_key = \"another-key-0123456789\"\n[log]\nlevel = \"debug\"\n[cache]\nttl = \"2m\"\n\
+         [links]\ngrace = \"3d\"\n",
     )
     .unwrap();
     hang_up(&served);
@@ -35,6 +40,7 @@ fn sighup_applies_what_can_change_and_names_the_rest() {
     let text = said();
     let line = text.lines().find(|line| line.contains("at the next start")).unwrap();
     assert!(line.contains("cache.ttl, links.grace") && !line.contains("log.level"), "{line}");
+    assert!(line.contains("admin_key") && !text.contains("-0123456789"), "{text}");
     let line = text.lines().find(|line| line.contains("read the settings again")).unwrap();
     assert!(line.contains("log.level"), "{line}");
     // What has not changed since is not named again; what still waits for a start is.
