@@ -177,8 +177,29 @@ async fn only_public_names_of_ours_get_certificates() {
         assert_eq!(wanted().await, starts, "{host}");
     }
     fixture.clock.advance(Duration::from_mins(1));
-    fixture.node.note_missing("go.example");
+    handshake(&fixture.certificates, "evil.example");
+    assert!(!wanted().await);
+    handshake(&fixture.certificates, "go.example");
     assert!(wanted().await);
+}
+
+/// Sends a client's first message to a TLS server with these certificates.
+fn handshake(certificates: &Arc<Certificates>, host: &str) {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from(host.to_owned()).expect("a name");
+    let mut client = rustls::ClientConnection::new(Arc::new(client), name).expect("a client");
+    let config = crate::server_config(Arc::clone(certificates), true).expect("settings");
+    let mut server = rustls::ServerConnection::new(config).expect("a server");
+    let mut hello = Vec::new();
+    client.write_tls(&mut hello).expect("a message");
+    server.read_tls(&mut hello.as_slice()).expect("read");
+    // There is no certificate yet.
+    server.process_new_packets().expect_err("a handshake without a certificate");
 }
 
 #[tokio::test]

@@ -2,11 +2,15 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
 use terse::Config;
 
 use crate::harness::TestTerse;
+use crate::tls::Certificates;
 
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -81,6 +85,39 @@ fn a_visitor_has_the_address_that_the_balancer_sends() {
     assert_eq!(status(&terse, b"PROXY UNKNOWN\r\n", claim), 404);
     assert_eq!(status(&terse, b"PROXY UNKNOWN\r\n", "x-forwarded-for: 203.0.113.8\r\n"), 429);
     assert!(!bad_headers(&terse));
+}
+
+#[test]
+fn a_header_comes_before_the_handshake_of_tls() {
+    let mut certificates = Certificates::new();
+    certificates.write("go", "go.example");
+    let terse = start(|config| certificates.set(config, &["go"]));
+    let client = certificates.client(&[]);
+    // Balancers send the header alone, or with what the client sent first.
+    let ask = |header: &[u8], together: bool| -> u16 {
+        let mut socket = connect_from([127, 0, 0, 2], terse.tls_address());
+        let name = ServerName::try_from("go.example").unwrap();
+        let mut session = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let mut first = header.to_vec();
+        if together {
+            session.write_tls(&mut first).unwrap();
+        }
+        socket.write_all(&first).unwrap();
+        let mut stream = StreamOwned::new(session, socket);
+        let request = "GET /nosuch99 HTTP/1.1\r\nhost: go.example\r\nconnection: close\r\n\r\n";
+        let mut answer = Vec::new();
+        let asked = stream.write_all(request.as_bytes());
+        let _ = asked.and_then(|()| stream.read_to_end(&mut answer));
+        let answer = String::from_utf8_lossy(&answer);
+        answer.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default()
+    };
+    assert_eq!(ask(&v1("203.0.113.1"), true), 404);
+    assert_eq!(ask(&v1("203.0.113.1"), false), 429, "the same visitor");
+    assert_eq!(ask(&v2([203, 0, 113, 1]), true), 429, "the same visitor");
+    assert_eq!(ask(&v2([203, 0, 113, 2]), false), 404, "another one");
+    assert!(!bad_headers(&terse));
+    assert_eq!(ask(b"", false), 0, "there is no header");
+    assert!(bad_headers(&terse));
 }
 
 #[test]

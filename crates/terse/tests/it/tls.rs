@@ -48,7 +48,7 @@ impl Certificates {
         made.cert.der().clone()
     }
 
-    fn set(&self, config: &mut Config, files: &[&str]) {
+    pub(crate) fn set(&self, config: &mut Config, files: &[&str]) {
         let paths: Vec<_> = files.iter().map(|file| self.paths(file)).collect();
         config.base_url = Some("https://go.example".parse().expect("a URL"));
         config.tls.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
