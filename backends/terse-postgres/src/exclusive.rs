@@ -1,5 +1,6 @@
 //! Connections that belong to one caller while its transaction or list lasts.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +17,12 @@ use crate::sql::Param;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Without a statement timeout: at a timeout the server would stop waiting for a standby and report
-/// success.
-const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
+/// success. The notice of a wait that was cancelled must arrive.
+const COMMIT: &str =
+    "SET LOCAL statement_timeout = 0; SET LOCAL client_min_messages = notice; COMMIT";
+/// Writes something that no table has: a transaction that wrote nothing does not wait for the
+/// standby.
+const WRITE_NOTHING: &str = "SELECT pg_logical_emit_message(true, 'terse', '')";
 
 pub(crate) struct ExclusivePool {
     connector: Arc<Connector>,
@@ -91,7 +96,8 @@ impl ExclusivePool {
                 }
             }
         };
-        Ok(Transaction { pool: self, held: Some((connection, permit)) })
+        let committing = AtomicBool::new(false);
+        Ok(Transaction { pool: self, held: Some((connection, permit)), committing })
     }
 
     /// Begins a transaction with its timeouts.
@@ -112,19 +118,27 @@ impl ExclusivePool {
 
 /// A connection with a transaction. If it is dropped without a commit, the connection is given up,
 /// and the server rolls back; its place in the pool is free once it has ended. Behind a pooler that
-/// is when the server has ended the statement, at the statement timeout at the latest. Only a
-/// commit that waits for a standby may outlast its connection there.
+/// is when the server has ended the statement, at the statement timeout at the latest.
+///
+/// If it is dropped after `COMMIT` was sent, its place in the pool is free once the server has
+/// answered or the connection is lost. A commit that waits for a standby is never cancelled.
 pub(crate) struct Transaction<'a> {
     pool: &'a ExclusivePool,
     held: Option<(Connection, OwnedSemaphorePermit)>,
+    /// Whether `COMMIT` was sent.
+    committing: AtomicBool,
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         if let Some((connection, permit)) = self.held.take() {
             let limit = self.pool.timeout + GRACE;
+            let committing = *self.committing.get_mut();
             self.pool.connector.runtime().spawn(async move {
-                connection.abandon(limit).await;
+                match committing {
+                    true => connection.finish().await,
+                    false => connection.abandon(limit).await,
+                }
                 drop(permit);
             });
         }
@@ -176,11 +190,19 @@ impl Transaction<'_> {
         self.limited(self.client()?.batch_execute(sql)).await
     }
 
-    /// Sends `COMMIT`. If the connection is lost before the answer, the outcome is unknown.
+    /// Sends `COMMIT`. If the connection is lost before the answer, or the standby may not have the
+    /// transaction, the outcome is unknown.
     pub(crate) async fn send_commit(&self) -> Result<(), Failure> {
-        let client = self.client()?;
+        let Some((connection, _)) = &self.held else {
+            return Err(unavailable("the transaction is over").into());
+        };
+        self.committing.store(true, Ordering::Relaxed);
         let unknown = |why: terse_core::BoxError| Failure::Unknown(why);
-        match tokio::time::timeout(self.pool.timeout + GRACE, client.batch_execute(COMMIT)).await {
+        let committed = connection.client.batch_execute(COMMIT);
+        match tokio::time::timeout(self.pool.timeout + GRACE, committed).await {
+            Ok(Ok(())) if connection.has_skipped_standby() => {
+                Err(unknown("the server did not wait for its standby to the end".into()))
+            }
             Ok(Ok(())) => Ok(()),
             // The server answered: the transaction was rolled back.
             Ok(Err(error)) if error.as_db_error().is_some_and(|e| !ends_connection(e)) => {
@@ -196,6 +218,13 @@ impl Transaction<'_> {
         self.send_commit().await?;
         self.give_back();
         Ok(())
+    }
+
+    /// Ends a transaction that found what an earlier one wrote, and returns once the synchronous
+    /// standby has it: a later write is replicated after all earlier ones.
+    pub(crate) async fn confirm(self) -> Result<(), Failure> {
+        self.batch(WRITE_NOTHING).await?;
+        self.commit().await
     }
 
     /// Ends a transaction that has written nothing.

@@ -1,7 +1,8 @@
 //! The connections of one node to one database.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use terse_core::{BoxError, StoreError};
@@ -9,7 +10,8 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::error::DbError;
+use tokio_postgres::{AsyncMessage, Client, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::exclusive::{ExclusivePool, Transaction};
@@ -246,6 +248,13 @@ impl Pool {
         self.writes.begin(BEGIN_SNAPSHOT).await
     }
 
+    /// Returns once the synchronous standby has everything that was visible before the call. For an
+    /// answer that says that something is stored: it may be visible without being on the standby,
+    /// after the wait of its commit was cancelled or the server was restarted.
+    pub(crate) async fn confirm(&self) -> Result<(), Failure> {
+        self.begin().await?.confirm().await
+    }
+
     /// Whether writes are likely to succeed now.
     pub(crate) async fn check(&self) -> Result<(), StoreError> {
         let sql = "SELECT NOT pg_is_in_recovery() \
@@ -298,6 +307,8 @@ pub(crate) fn pause(failures: u32, first: Duration) -> Duration {
 pub(crate) struct Connection {
     pub(crate) client: Client,
     ended: watch::Receiver<()>,
+    /// Whether the server stopped waiting for a synchronous standby and reported success.
+    standby_skipped: Arc<AtomicBool>,
     /// Reads and writes the socket.
     task: AbortHandle,
     /// How to cancel a statement; `None` behind a pooler.
@@ -305,6 +316,20 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
+    /// Whether a commit was reported as done that the standby may not have.
+    pub(crate) fn has_skipped_standby(&self) -> bool {
+        self.standby_skipped.load(Ordering::Acquire)
+    }
+
+    /// Returns once the server has answered everything that was sent, or the connection is lost,
+    /// which keepalives notice. For a commit: a cancel request would end the wait for a synchronous
+    /// standby and make the transaction visible that the standby does not have.
+    pub(crate) async fn finish(self) {
+        let Self { client, mut ended, .. } = self;
+        drop(client);
+        let _ended = ended.changed().await;
+    }
+
     /// Gives up a statement that may be under way, and returns once the connection has ended. The
     /// server may go on for as long as it waits for a lock or a standby.
     ///
@@ -313,7 +338,7 @@ impl Connection {
     /// `limit`, and the connection with it; closing the socket before would leave the server
     /// connection busy while the caller opens another one. After `limit` the socket is closed.
     pub(crate) async fn abandon(self, limit: Duration) {
-        let Self { client, mut ended, task, cancel_with } = self;
+        let Self { client, mut ended, task, cancel_with, standby_skipped: _ } = self;
         let cancel = client.cancel_token();
         drop(client);
         // Mostly it ends by itself: it was closed, or nothing was under way.
@@ -364,19 +389,34 @@ impl Connector {
         let has_pooler = self.has_pooler;
         let connecting = self.runtime.spawn(async move {
             let connected = tokio::time::timeout(limit, config.connect(tls.clone())).await;
-            let (client, connection) =
+            let (client, mut connection) =
                 connected.map_err(|_| format!("no connection within {limit:?}"))??;
             let (alive, ended) = watch::channel(());
+            let standby_skipped = Arc::new(AtomicBool::new(false));
+            let skipped = Arc::clone(&standby_skipped);
             let task = tokio::spawn(async move {
                 // Dropped last, also if the task is aborted.
                 let _alive = alive;
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to the database ended");
+                // The notice of a statement is read before its answer is passed on.
+                while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
+                    match message {
+                        Ok(AsyncMessage::Notice(notice)) => {
+                            tracing::debug!(%notice, "the database sent a notice");
+                            if is_standby_skipped(&notice) {
+                                skipped.store(true, Ordering::Release);
+                            }
+                        }
+                        Ok(_) => {}
+                        Err(error) => {
+                            tracing::debug!(%error, "a connection to the database ended");
+                            break;
+                        }
+                    }
                 }
             });
             let cancel_with = (!has_pooler).then_some(tls);
             let task = task.abort_handle();
-            Ok::<_, BoxError>(Connection { client, ended, task, cancel_with })
+            Ok::<_, BoxError>(Connection { client, ended, standby_skipped, task, cancel_with })
         });
         connecting.await?
     }
@@ -389,6 +429,12 @@ impl Connector {
     pub(crate) fn failed(&self, source: impl Into<BoxError>) -> PostgresOpenError {
         PostgresOpenError::Connect { place: self.place.shown.clone(), source: source.into() }
     }
+}
+
+/// Whether a notice says that a commit did not wait for its synchronous standby to the end. The
+/// text depends on the language of the server; the name of the function that sends it does not.
+fn is_standby_skipped(notice: &DbError) -> bool {
+    notice.routine() == Some("SyncRepWaitForLSN")
 }
 
 /// When the next connection attempt is due.

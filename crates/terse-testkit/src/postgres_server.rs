@@ -91,6 +91,23 @@ impl PostgresServer {
         standby
     }
 
+    /// Stops the process of a standby that receives from its primary, until
+    /// [`PostgresServer::receive_again`].
+    pub fn stop_receiving(&self) {
+        self.signal_receiver("-STOP");
+    }
+
+    /// Continues after [`PostgresServer::stop_receiving`].
+    pub fn receive_again(&self) {
+        self.signal_receiver("-CONT");
+    }
+
+    fn signal_receiver(&self, signal: &str) {
+        let pid = self.sql("postgres", "SELECT pid FROM pg_stat_wal_receiver");
+        let done = Command::new("kill").args([signal, &pid]).status();
+        assert!(done.unwrap().success());
+    }
+
     /// Starts the server again after [`PostgresServer::stop`].
     pub fn run(&self) {
         let postgres = bin_folder().join("postgres");

@@ -113,7 +113,11 @@ impl PostgresClicks {
             .execute("SELECT pg_advisory_xact_lock_shared($1)", params![ERASURE_LOCK])
             .await?;
         if let Some(refusal) = refusal(&transaction, &batch.spans).await? {
-            transaction.rollback().await?;
+            // The sender deletes the journal of a batch that was counted before.
+            match refusal {
+                Added::Already => transaction.confirm().await?,
+                _ => transaction.rollback().await?,
+            }
             return Ok(refusal);
         }
         let erased = TOMBSTONES.of_batch(&transaction, batch).await?.of_batch(batch);

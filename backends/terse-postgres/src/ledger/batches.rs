@@ -111,7 +111,11 @@ impl PostgresLedger {
             }
         }
         if let Some(refusal) = self.refusal(&transaction, &batch.spans, &journals).await? {
-            transaction.rollback().await?;
+            // The sender deletes the journal of a batch that was counted before.
+            match refusal {
+                Added::Already => transaction.confirm().await?,
+                _ => transaction.rollback().await?,
+            }
             return Ok(BeginResult::Refused(refusal));
         }
         if !in_the_way.is_empty() {
@@ -135,7 +139,7 @@ impl PostgresLedger {
         let sql = "SELECT sequence, id, spans, abandoned_at IS NOT NULL FROM ledger_batches \
              WHERE ledger = $1 AND sequence = $2 FOR UPDATE";
         let Some(row) = transaction.query_opt(sql, params![self.number, sequence]).await? else {
-            transaction.rollback().await?;
+            transaction.confirm().await?;
             return Ok(FinishResult::Before);
         };
         if row.get(3) {

@@ -119,7 +119,11 @@ pub(crate) async fn write(
     let decisions: Vec<Decision> =
         batch.iter().map(|waiting| decide(waiting, &found, numbering)).collect();
     if decisions.iter().all(|decision| matches!(decision, Decision::Answer(_))) {
-        transaction.rollback().await?;
+        // An answer that says that a link is stored waits for the standby, as its commit does.
+        match decisions.iter().any(|decision| matches!(decision, Decision::Answer(Ok(_)))) {
+            true => transaction.confirm().await?,
+            false => transaction.rollback().await?,
+        }
     } else {
         write_decided(&transaction, batch, &decisions).await?;
         transaction.give_back();
@@ -313,7 +317,10 @@ impl PostgresLinks {
     ) -> Result<Option<Inserted>, StoreError> {
         let ids = vec![&request.id[..]];
         let rows = self.pool.lookup(&requests_sql(), params![ids]).await?;
-        rows.first().map(|row| Answered::read(row).answer(request)).transpose()
+        let Some(row) = rows.first() else { return Ok(None) };
+        let answer = Answered::read(row).answer(request)?;
+        self.pool.confirm().await?;
+        Ok(Some(answer))
     }
 }
 

@@ -8,5 +8,6 @@ mod feed;
 mod pooler;
 mod replica;
 mod restored;
+mod standby;
 mod tables;
 mod upgrades;

@@ -1,0 +1,93 @@
+//! A synchronous standby that stands still: nothing is acknowledged that only the primary has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::clicks::{
+    Added, Batch, Click, ClickIngest as _, ClickTarget, JournalId, JournalSpan, LinkId,
+};
+use terse_core::{IdempotencyKey, Insert, Inserted, LinkStore, OwnerId, StoreError, Timestamp};
+use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions};
+use terse_testkit::{PostgresServer, alias, key, wait_until};
+
+/// Without a pooler, and with a short timeout: a commit that waits for the standby outlasts it.
+fn options(server: &PostgresServer) -> PostgresOptions {
+    let url = server.url(&server.fresh_database());
+    PostgresOptions { statement_timeout: Duration::from_millis(600), ..PostgresOptions::new(url) }
+}
+
+fn request(n: u8) -> IdempotencyKey {
+    IdempotencyKey { id: [n; 32], fingerprint: [1; 32] }
+}
+
+/// Commits that wait for the standby.
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_acknowledged_before_the_standby_has_it() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let options = options(&server);
+    let links = PostgresLinks::open(options.clone()).await.unwrap();
+    let clicks = PostgresClicks::open(options, true).await.unwrap();
+    let journal = JournalId([7; 16]);
+    let epoch = clicks.open(journal).await.unwrap().epoch;
+    let subject = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
+    let click = Click::bare(Timestamp::from_ms(1), ClickTarget::Link(subject, OwnerId(7)));
+    let span = JournalSpan { journal, epoch, segment: 1, from: 0, to: 1 };
+    let batch = Arc::new(Batch::of(vec![span], [click]));
+    let insert = Insert::new(alias("new", "https://example.com/"), Some(request(1)));
+
+    standby.stop_receiving();
+    // Each is repeated after the first attempt has given up.
+    for attempt in 1..=2 {
+        let made = links.insert(insert.clone()).await;
+        assert!(matches!(made, Err(StoreError::Unavailable(_))), "attempt {attempt}: {made:?}");
+        let added = clicks.add(&batch).await;
+        assert!(matches!(added, Err(StoreError::Unavailable(_))), "attempt {attempt}: {added:?}");
+    }
+    assert_eq!(server.sql("postgres", WAITING), "2", "both commits wait, and none was cancelled");
+    standby.receive_again();
+    let waits_for_none = || server.sql("postgres", WAITING) == "0";
+    wait_until("the commits are done", waits_for_none);
+    let replayed = links.insert(insert.clone()).await.unwrap();
+    let created = Inserted::Replayed { link: Some(Box::new(insert.link)), created: true };
+    assert_eq!(replayed, created);
+    assert_eq!(clicks.add(&batch).await.unwrap(), Added::Already);
+}
+
+/// An operator may cancel the wait, or the server may end the connection. The row is then visible
+/// on the primary, and the standby may never get it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operator_made_visible_is_not_acknowledged_before_the_standby_has_it() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let options = options(&server);
+    let links = Arc::new(PostgresLinks::open(options.clone()).await.unwrap());
+    let first = Insert::new(alias("first", "https://example.com/"), Some(request(1)));
+    let second = Insert::new(alias("second", "https://example.com/"), Some(request(2)));
+    links.insert(first.clone()).await.unwrap();
+    let visible = "SELECT count(*) FROM links WHERE code = 'second'";
+    let database = options.url;
+
+    standby.stop_receiving();
+    let inserter = Arc::clone(&links);
+    let sent = second.clone();
+    let inserting = tokio::spawn(async move { inserter.insert(sent).await });
+    let cancelled = || {
+        server.sql("postgres", &WAITING.replace("count(*)", "pg_cancel_backend(pid)"));
+        server.sql(&database, visible) == "1"
+    };
+    wait_until("the link is visible", cancelled);
+    let made = inserting.await.unwrap();
+    assert!(matches!(made, Err(StoreError::Unavailable(_))), "{made:?}");
+    let again = links.insert(second.clone()).await;
+    assert!(again.is_err(), "{again:?}");
+    let answered = links.answered(&request(2)).await;
+    assert!(answered.is_err(), "{answered:?}");
+    standby.receive_again();
+    let waits_for_none = || server.sql("postgres", WAITING) == "0";
+    wait_until("the commits are done", waits_for_none);
+    let answered = links.answered(&request(2)).await.unwrap();
+    assert!(matches!(answered, Some(Inserted::Replayed { .. })), "{answered:?}");
+}
