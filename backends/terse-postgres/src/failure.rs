@@ -19,10 +19,18 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether the database refused a value: nothing else of the transaction is wrong.
     pub(crate) fn is_about_a_value(&self) -> bool {
-        let Self::Refused(StoreError::Unavailable(error)) = self else { return false };
-        let code = error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code());
         // Data exceptions, violated constraints, and exceeded limits.
-        code.is_some_and(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
+        self.code().is_some_and(|code| ["22", "23", "54"].contains(&&code.code()[..2]))
+    }
+
+    fn code(&self) -> Option<&SqlState> {
+        let Self::Refused(StoreError::Unavailable(error)) = self else { return None };
+        error.downcast_ref::<tokio_postgres::Error>().and_then(|error| error.code())
+    }
+
+    /// Whether the server has no room for the locks of so large a transaction.
+    pub(crate) fn is_about_the_size(&self) -> bool {
+        self.code() == Some(&SqlState::OUT_OF_MEMORY)
     }
 }
 

@@ -148,6 +148,14 @@ async fn commit(pool: &Pool, numbering: &Numbering, mut batch: Vec<Waiting>) {
                 }
                 return;
             }
+            // Each link has up to three locks, and the server keeps those of all transactions in a
+            // table of a fixed size.
+            Err(failure) if batch.len() > 1 && failure.is_about_the_size() => {
+                let second = batch.split_off(batch.len() / 2);
+                Box::pin(commit(pool, numbering, batch)).await;
+                Box::pin(commit(pool, numbering, second)).await;
+                return;
+            }
             Err(failure) => break Err(StoreError::from(failure)),
         }
     };

@@ -1,5 +1,6 @@
 //! Connections that break, and a server that goes away.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use terse_core::{
@@ -7,7 +8,7 @@ use terse_core::{
     LinkStore, Revision, StoreError, Updated,
 };
 use terse_postgres::{PostgresLinks, PostgresOptions};
-use terse_testkit::{PostgresServer, TcpProxy, alias, key};
+use terse_testkit::{PostgresServer, TcpProxy, alias, key, wait_until};
 
 /// Longer than a recovery takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -216,5 +217,39 @@ async fn a_link_that_the_database_refuses_fails_alone() {
         } else {
             assert_eq!(outcome.unwrap(), Inserted::Created, "{code}");
         }
+    }
+}
+
+/// On one thread, so that all links wait for the same commit. Each link has two locks, and the
+/// server has room for fewer than a batch needs.
+#[tokio::test]
+async fn a_batch_that_needs_more_locks_than_the_server_has_is_written_in_parts() {
+    let server = Arc::new(PostgresServer::start(&["fsync=off", "max_connections=12"]));
+    let url = server.fresh();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
+    // Takes all locks that there are, and gives 300 back.
+    let take = "DO $$ BEGIN FOR n IN 1..1000000 LOOP PERFORM pg_advisory_lock(1, n); END LOOP; \
+         EXCEPTION WHEN out_of_memory THEN NULL; END $$; \
+         SELECT pg_advisory_unlock(1, n) FROM generate_series(1, 300) AS n; \
+         SELECT pg_sleep(600)";
+    let holds = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    let holder = std::thread::spawn({
+        let (server, url) = (Arc::clone(&server), url.clone());
+        // Ends with an error when its connection is ended.
+        move || server.sql(&url, take)
+    });
+    wait_until("the locks are taken", || {
+        server.sql(&url, &format!("SELECT count(*) {holds}")) == "1"
+    });
+    let insert = |n: u8| {
+        let request = IdempotencyKey { id: [n; 32], fingerprint: [1; 32] };
+        let link = alias(&format!("many-{n}"), "https://example.com/");
+        store.insert(Insert::new(link, Some(request)))
+    };
+    let outcomes = futures_util::future::join_all((0..200).map(insert)).await;
+    server.sql(&url, &format!("SELECT pg_terminate_backend(pid) {holds}"));
+    let _ended = holder.join();
+    for outcome in outcomes {
+        assert_eq!(outcome.unwrap(), Inserted::Created);
     }
 }
