@@ -5,6 +5,9 @@
 //! upgrade: a step first only adds (columns with defaults, tables, indexes), and a later release,
 //! whose predecessor no longer needs the old form, removes it. Such a removal raises `needs`, the
 //! version that a program must know to use the tables.
+//!
+//! A step writes `CREATE INDEX IF NOT EXISTS` for an index on a table that an earlier step made.
+//! Such indexes are built before the step, without locking out the writers of nodes that run.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -20,6 +23,8 @@ use crate::sql::params;
 const MIGRATION_LOCK: i64 = 0x7465_7273_655f_6d67;
 /// How long a migration may wait for other nodes, and for locks of tables.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a node asks whether another one has ended.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the version of the tables may take to read.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long all steps of a part may take. Building an index on a large table takes long.
@@ -128,14 +133,15 @@ impl Part {
         partitions: u32,
     ) -> Result<(), PostgresOpenError> {
         let failed = |error: tokio_postgres::Error| connector.failed(error);
+        // Ends with the connection.
+        let locked = tokio::time::timeout(LOCK_TIMEOUT, wait_for_lock(client)).await;
+        let other = |_| connector.failed("another node has been changing the tables for a minute");
+        locked.map_err(other)?.map_err(failed)?;
+        self.build_indexes(client).await.map_err(failed)?;
         let ms = LOCK_TIMEOUT.as_millis();
         let begin =
             format!("BEGIN; SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = 0");
         client.batch_execute(&begin).await.map_err(failed)?;
-        client
-            .execute_typed("SELECT pg_advisory_xact_lock($1)", params![MIGRATION_LOCK])
-            .await
-            .map_err(failed)?;
         client.batch_execute(VERSIONS).await.map_err(failed)?;
         let from = match self.version(client).await.map_err(failed)? {
             None => 0,
@@ -158,6 +164,35 @@ impl Part {
             tracing::info!(part = self.name, version = n, "the tables were brought up to date");
         }
         client.batch_execute("COMMIT").await.map_err(failed)
+    }
+
+    /// Builds the new indexes of present tables without locking out writers. The steps then find
+    /// them. An index that cannot be built so, as on a table with partitions, is left to its step.
+    async fn build_indexes(&self, client: &Client) -> Result<(), tokio_postgres::Error> {
+        let Some((version, _)) = self.version(client).await? else { return Ok(()) };
+        let missing = self.steps.iter().skip(usize::try_from(version).unwrap_or(usize::MAX));
+        let indexes = missing.flat_map(|step| [step.sql, step.if_possible]).flat_map(new_indexes);
+        client.batch_execute("SET statement_timeout = 0").await?;
+        for NewIndex { name, definition } in indexes {
+            // An attempt that was interrupted leaves an index that is not used.
+            let broken = client
+                .query_typed(
+                    "SELECT FROM pg_index WHERE indexrelid = to_regclass($1) AND NOT indisvalid",
+                    params![name],
+                )
+                .await?;
+            if !broken.is_empty() {
+                let drop = format!("DROP INDEX CONCURRENTLY IF EXISTS {name}");
+                client.batch_execute(&drop).await?;
+            }
+            let build = format!("CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} {definition}");
+            match client.batch_execute(&build).await {
+                Ok(()) => tracing::info!(name, "an index was built"),
+                Err(error) if error.is_closed() => return Err(error),
+                Err(error) => tracing::debug!(%error, name, "an index is left to its step"),
+            }
+        }
+        Ok(())
     }
 
     /// An error if this program is too old for the tables. New and older tables are fine.
@@ -193,6 +228,35 @@ impl Part {
         }
         Ok(found >= known)
     }
+}
+
+/// Waits for other nodes that change the tables. A statement that waits would have a snapshot, and
+/// the builder of an index waits for all earlier snapshots.
+async fn wait_for_lock(client: &Client) -> Result<(), tokio_postgres::Error> {
+    loop {
+        let rows =
+            client.query_typed("SELECT pg_try_advisory_lock($1)", params![MIGRATION_LOCK]).await?;
+        if rows.iter().any(|row| row.get(0)) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOCK_INTERVAL).await;
+    }
+}
+
+/// An index of a step.
+struct NewIndex<'a> {
+    name: &'a str,
+    /// From `ON` on.
+    definition: &'a str,
+}
+
+/// The indexes in the statements of a step that may exist already.
+fn new_indexes(sql: &str) -> impl Iterator<Item = NewIndex<'_>> {
+    sql.split(';').filter_map(|statement| {
+        let (_, index) = statement.split_once("CREATE INDEX IF NOT EXISTS ")?;
+        let (name, definition) = index.split_once(' ')?;
+        Some(NewIndex { name, definition })
+    })
 }
 
 /// How a plain table of links ends, and the settings of its rows.

@@ -9,7 +9,7 @@ use terse_core::registry::prelude::*;
 use terse_core::registry::{AccountName, Actor, Attribution, NewAccount, Role};
 use terse_core::{LinkReader as _, OwnerId};
 use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions, PostgresRegistry};
-use terse_testkit::{PostgresServer, alias, key, timestamp};
+use terse_testkit::{PostgresServer, alias, key, timestamp, wait_until};
 
 use crate::faults::put;
 
@@ -205,4 +205,55 @@ async fn events_of_a_later_version_are_told_apart() {
     assert_eq!(page.later.iter().map(|later| later.position).collect::<Vec<_>>(), places[..1]);
     assert_eq!(page.later[0].at, timestamp(1));
     assert_eq!((&page.unreadable[..], page.entries[0].position), (&places[1..2], places[2]));
+}
+
+/// A transaction that has written to the table keeps the builder of the index waiting, and other
+/// writers do not wait behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_are_created_while_a_new_node_builds_an_index() {
+    // A server of its own: the builder of an index waits for the transactions of all tests.
+    let server = Arc::new(PostgresServer::start(&["fsync=off"]));
+    let url = server.fresh();
+    let old = PostgresLinks::open(options(&url)).await.unwrap();
+    put(&old, "first").await;
+    server.sql(
+        &url,
+        "DROP INDEX links_search_rules; UPDATE terse_schema SET version = 4 WHERE part = 'links'",
+    );
+    let holds = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+    // Ends with an error when its connection is ended.
+    let writer = std::thread::spawn({
+        let (server, url) = (Arc::clone(&server), url.clone());
+        move || server.sql(&url, "UPDATE links SET title = title; SELECT pg_sleep(600)")
+    });
+    let count = |what: &str| server.sql(&url, &format!("SELECT count(*) {what}"));
+    wait_until("a transaction has written", || count(holds) == "1");
+    let new = tokio::spawn(PostgresLinks::open(options(&url)));
+    let builds = "FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE NOT granted \
+         AND query LIKE '%CREATE INDEX%links_search_rules%'";
+    wait_until("the index waits", || count(builds) == "1");
+    put(&old, "meanwhile").await;
+    server.sql(&url, &format!("SELECT pg_terminate_backend(pid) {holds}"));
+    let _ended = writer.join();
+    new.await.unwrap().unwrap();
+    let valid = "FROM pg_index WHERE indexrelid = to_regclass('links_search_rules') AND indisvalid";
+    assert_eq!(count(valid), "1");
+}
+
+/// As an interrupted build leaves it.
+#[tokio::test]
+async fn an_index_whose_build_was_interrupted_is_built_again() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    drop(PostgresLinks::open(options(&url)).await.unwrap());
+    server.sql(
+        &url,
+        "UPDATE pg_index SET indisvalid = false \
+         WHERE indexrelid = to_regclass('links_search_rules'); \
+         UPDATE terse_schema SET version = 4 WHERE part = 'links'",
+    );
+    drop(PostgresLinks::open(options(&url)).await.unwrap());
+    let valid = "SELECT indisvalid FROM pg_index \
+         WHERE indexrelid = to_regclass('links_search_rules')";
+    assert_eq!(server.sql(&url, valid), "t");
 }
