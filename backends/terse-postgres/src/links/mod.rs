@@ -11,7 +11,7 @@ pub(crate) mod row;
 mod updates;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,6 +22,7 @@ use terse_core::{
     OutboxEvent, OutboxPage, OwnerId, PurgeBefore, Revision, StoreError, StoreIdentity, TagCount,
     Timestamp, Updated,
 };
+use tokio::task::JoinSet;
 
 use crate::failure::unavailable;
 use crate::options::{PostgresOpenError, PostgresOptions};
@@ -42,6 +43,8 @@ pub struct PostgresLinks {
     lookups: Lookups,
     inserter: Inserter,
     feed: tokio::sync::Mutex<Feed>,
+    /// Removes old changes, one run at a time.
+    prunings: Mutex<JoinSet<()>>,
 }
 
 impl PostgresLinks {
@@ -62,8 +65,8 @@ impl PostgresLinks {
             .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
-        let feed = tokio::sync::Mutex::default();
-        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed })
+        let (feed, prunings) = (tokio::sync::Mutex::default(), Mutex::default());
+        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed, prunings })
     }
 
     /// Its connections, for other stores in the same database.
@@ -88,6 +91,24 @@ impl PostgresLinks {
     pub async fn close(&self) {
         self.inserter.close().await;
         self.lookups.close().await;
+        let prunings = std::mem::take(&mut *self.prunings());
+        prunings.join_all().await;
+    }
+
+    fn prunings(&self) -> MutexGuard<'_, JoinSet<()>> {
+        self.prunings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes old changes in the background, unless that is under way: readers of the feed do not
+    /// wait for it. Every node removes them, because every node reads the feed; rows that another
+    /// one removes at the moment are skipped.
+    fn prune_changes(&self) {
+        let mut prunings = self.prunings();
+        while prunings.try_join_next().is_some() {}
+        if prunings.is_empty() {
+            let pool = Arc::clone(&self.pool);
+            prunings.spawn_on(async move { changes::prune(&pool).await }, self.pool.runtime());
+        }
     }
 }
 
@@ -175,9 +196,7 @@ impl ChangeFeed for PostgresLinks {
         let (page, prunes) = (feed.page(after, limit), feed.prunes());
         drop(feed);
         if prunes {
-            // In the background: readers of the feed do not wait for the pruning.
-            let pool = Arc::clone(&self.pool);
-            tokio::spawn(async move { changes::prune(&pool).await });
+            self.prune_changes();
         }
         Ok(page)
     }
@@ -299,10 +318,14 @@ impl LinkStore for PostgresLinks {
     }
 
     async fn count_links(&self) -> Result<u64, StoreError> {
-        // The server's own estimate where counting would take long.
-        let sql = "SELECT CASE WHEN reltuples > 1000000 THEN reltuples::bigint \
+        // The server's own estimate where counting would take long: of the table, or of its
+        // partitions, as the server estimates a partitioned table only when asked.
+        let sql = "SELECT CASE WHEN estimate > 1000000 THEN estimate::bigint \
              ELSE (SELECT count(*) FROM links) END \
-             FROM pg_class WHERE oid = to_regclass('links')";
+             FROM (SELECT sum(greatest(reltuples, 0)) AS estimate FROM pg_class \
+             WHERE relkind = 'r' AND (oid = to_regclass('links') \
+             OR oid IN (SELECT inhrelid FROM pg_inherits \
+             WHERE inhparent = to_regclass('links')))) AS e";
         let rows = self.pool.list(sql, &[]).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }

@@ -218,3 +218,24 @@ async fn a_damaged_row_is_never_served() {
     assert!(matches!(found, Err(terse_core::StoreError::Corrupt(_))), "{found:?}");
     assert!(store.get(&alias("whole", "https://x.y/").key).await.unwrap().is_some());
 }
+
+/// As the server's own estimate says, which it keeps for each partition. Counting would take long.
+#[tokio::test]
+async fn many_links_are_estimated_with_and_without_partitions() {
+    let server = PostgresServer::shared();
+    for partitions in [0, 3] {
+        let url = server.fresh();
+        let options = PostgresOptions { partitions, ..PostgresOptions::new(url.clone()) };
+        let store = PostgresLinks::open(options).await.unwrap();
+        put(&store, "one").await;
+        assert_eq!(store.count_links().await.unwrap(), 1);
+        let tables = partitions.max(1);
+        let estimate = "UPDATE pg_class SET reltuples = 700000 WHERE relkind = 'r' \
+             AND relname ~ '^links(_p?[0-9]+)?$' \
+             AND relnamespace = current_schema()::regnamespace RETURNING relname";
+        let changed = server.sql(&url, estimate);
+        assert_eq!(changed.lines().count() as u32, tables, "{changed}");
+        let expected = if partitions == 0 { 1 } else { 2_100_000 };
+        assert_eq!(store.count_links().await.unwrap(), expected);
+    }
+}
