@@ -28,6 +28,7 @@ mod memory;
 mod memory_clicks;
 mod memory_registry;
 mod pebble_server;
+mod pem;
 mod postgres_server;
 mod redis_server;
 #[doc(hidden)]
@@ -54,6 +55,7 @@ pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;
 pub use memory_registry::MemoryRegistry;
 pub use pebble_server::PebbleServer;
+pub use pem::pem;
 pub use postgres_server::{PgBouncer, PostgresServer};
 pub use redis_server::RedisServer;
 pub use s3_server::{S3Server, duckdb_python, litestream};

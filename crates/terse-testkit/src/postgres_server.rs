@@ -1,7 +1,8 @@
 //! A PostgreSQL server for tests, of Debian's package `postgresql`.
 #![allow(clippy::unwrap_used, reason = "tests stop where their server does not start")]
 
-use std::os::unix::fs::chown;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -27,6 +28,17 @@ impl PostgresServer {
 
     /// Starts a server with further settings, on a free port of 127.0.0.1.
     pub fn start(settings: &[&str]) -> Self {
+        Self::start_with_files(settings, &[])
+    }
+
+    /// Starts a server with TLS. Certificate and key are PEM.
+    pub fn start_tls(certificate: &str, key: &str) -> Self {
+        let files = [("server.crt", certificate), ("server.key", key)];
+        Self::start_with_files(&["fsync=off", "ssl=on"], &files)
+    }
+
+    /// With these files in its data folder.
+    fn start_with_files(settings: &[&str], files: &[(&str, &str)]) -> Self {
         let folder = folder();
         let user = other_user();
         if let Some((uid, gid)) = user {
@@ -55,6 +67,15 @@ impl PostgresServer {
             lines.push('\n');
         }
         std::fs::write(data.join("postgresql.auto.conf"), lines).unwrap();
+        for (name, content) in files {
+            let path = data.join(name);
+            std::fs::write(&path, content).unwrap();
+            // The server refuses a key that others may read.
+            std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+            if let Some((uid, gid)) = user {
+                chown(&path, Some(uid), Some(gid)).unwrap();
+            }
+        }
         server.run();
         server.sql("template1", "CREATE EXTENSION pg_trgm SCHEMA public");
         server.sql("postgres", "CREATE EXTENSION pg_trgm SCHEMA public");

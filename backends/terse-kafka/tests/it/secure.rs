@@ -3,11 +3,10 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use base64::Engine as _;
 use terse_core::Clock;
 use terse_core::clicks::ClickStore;
 use terse_kafka::inspect;
-use terse_testkit::{PostgresServer, SecureKafkaServer};
+use terse_testkit::{PostgresServer, SecureKafkaServer, pem};
 
 use crate::start::refusal;
 use crate::support::{Node, RunningWorker, bus, clicks, options, wait_for_total};
@@ -24,12 +23,6 @@ fn server() -> &'static SecureKafkaServer {
         let key = pem("PRIVATE KEY", &made.signing_key.serialize_der());
         SecureKafkaServer::start(&certificate, &key)
     })
-}
-
-fn pem(label: &str, der: &[u8]) -> String {
-    let digits = base64::engine::general_purpose::STANDARD.encode(der).into_bytes();
-    let lines: Vec<_> = digits.chunks(64).map(String::from_utf8_lossy).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 /// Publishes clicks, counts them, and inspects the topic.

@@ -10,4 +10,5 @@ mod replica;
 mod restored;
 mod standby;
 mod tables;
+mod tls;
 mod upgrades;

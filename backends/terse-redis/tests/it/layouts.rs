@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
 use terse_core::RouteCache as _;
 use terse_core::limits::{
     Limit, LimitDecision, LimitKey, LimitSubject, LimitedAction, Limiter, TokenRequest,
 };
 use terse_redis::{Redis, RedisLimiter, RedisUrl};
-use terse_testkit::{MemoryStore, RedisServer, alias};
+use terse_testkit::{MemoryStore, RedisServer, alias, pem};
 
 use crate::links::{Node, change, put};
 use crate::until;
@@ -41,13 +40,6 @@ fn takes(key: u64) -> Vec<TokenRequest> {
             count: 1,
         })
         .to_vec()
-}
-
-/// DER as PEM: Redis reads certificates and keys from files in PEM only.
-fn pem(label: &str, der: &[u8]) -> String {
-    let digits = base64::engine::general_purpose::STANDARD.encode(der).into_bytes();
-    let lines: Vec<_> = digits.chunks(64).map(String::from_utf8_lossy).collect();
-    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
 }
 
 /// Two nodes share copies, changes and limits; `fail` ends a master, and they do so again.
