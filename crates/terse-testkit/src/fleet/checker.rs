@@ -121,6 +121,22 @@ impl LinkHistory<'_> {
         self.changes.iter().any(|change| is_deletion(&change))
     }
 
+    /// Whether the link is blocked after its last change, or may be, because a block or its end was
+    /// not answered.
+    fn may_be_blocked(&self) -> bool {
+        let mut is_blocked = false;
+        for change in &self.changes {
+            match (&change.action, change.outcome) {
+                (_, Outcome::Failed) => {}
+                (Action::Block { .. } | Action::Unblock { .. }, Outcome::Unknown) => return true,
+                (Action::Block { .. }, Outcome::Ok) => is_blocked = true,
+                (Action::Unblock { .. }, Outcome::Ok) => is_blocked = false,
+                _ => {}
+            }
+        }
+        is_blocked
+    }
+
     /// Whether a deletion, a block or an update was called before this time.
     fn is_changed_before(&self, time: u64) -> bool {
         self.changes.iter().any(|change| change.call < time)
@@ -154,7 +170,7 @@ impl<'a> View<'a> {
                 Action::Read { mark, answer, remembered, .. } => {
                     link.visits.push(Visit { at, mark, answer, remembered: *remembered });
                 }
-                Action::Total { clicks, .. } => link.totals.push((at, *clicks)),
+                Action::Total { clicks, .. } => link.totals.extend(clicks.map(|n| (at, n))),
                 Action::Show { .. } | Action::Erase { .. } => {}
             }
         }
@@ -178,6 +194,7 @@ impl<'a> View<'a> {
             let asked_early = link.visits.iter().any(|visit| visit.at.call < made.at.returned);
             for visit in link.visits.iter().filter(|visit| visit.at.call > made.at.returned) {
                 if link.is_changed_before(visit.at.returned) {
+                    broken.extend(self.is_lost(key, link, made, visit));
                     continue;
                 }
                 let is_early = asked_early && visit.at.call < made.at.returned + FRESH_MS;
@@ -197,6 +214,51 @@ impl<'a> View<'a> {
             }
         }
         broken
+    }
+
+    /// After healing, a link that was changed leads to its last target, on every node.
+    fn is_lost(
+        &self,
+        key: &str,
+        link: &LinkHistory<'_>,
+        made: &Created<'_>,
+        visit: &Visit<'_>,
+    ) -> Option<String> {
+        let at = visit.at;
+        let is_arriving = |change: &&Operation| change.returned + FRESH_MS >= at.call;
+        if !self.is_healed(at)
+            || made.max_clicks.is_some()
+            || link.may_be_deleted()
+            || link.may_be_blocked()
+            || link.changes.iter().any(is_arriving)
+        {
+            return None;
+        }
+        let updates = || {
+            link.changes.iter().filter_map(|change| match &change.action {
+                Action::Update { target, revision, .. } => {
+                    Some((change.outcome, target.as_str(), *revision))
+                }
+                _ => None,
+            })
+        };
+        let done = updates().filter(|(outcome, ..)| *outcome == Outcome::Ok);
+        let (_, last, revision) =
+            done.max_by_key(|(.., revision)| *revision).unwrap_or((Outcome::Ok, made.target, 0));
+        let mut expected = vec![last];
+        // A later one without an answer may have been done, or not.
+        expected.extend(
+            updates()
+                .filter(|(outcome, _, later)| *outcome == Outcome::Unknown && *later > revision)
+                .map(|(_, target, _)| target),
+        );
+        let is_right = visit.target().is_some_and(|target| expected.contains(&target));
+        (!is_right).then(|| {
+            format!(
+                "{key} leads to {last} since revision {revision}; at {} node {} answered {:?}",
+                at.call, at.node, visit.answer
+            )
+        })
     }
 
     fn unique(&self) -> Vec<String> {
@@ -278,8 +340,14 @@ impl<'a> View<'a> {
         broken
     }
 
-    fn is_cut(&self, node: usize, from: u64, to: u64) -> bool {
-        self.history.cuts.iter().any(|(cut, window)| *cut == node && window.touches(from, to))
+    /// Whether a node may serve what it had before a change: it did not reach the store during
+    /// the last seconds, or since the change. A node that reaches it again has as long as any other.
+    fn may_be_stale(&self, change: &Operation, at: &Operation) -> bool {
+        let from = change.returned.max(at.call.saturating_sub(FRESH_MS));
+        let is_cut = |(node, window): &(usize, super::Window)| {
+            *node == at.node && window.touches(from, at.call)
+        };
+        change.returned + FRESH_MS >= at.call || self.history.cuts.iter().any(is_cut)
     }
 
     fn fresh(&self) -> Vec<String> {
@@ -295,9 +363,7 @@ impl<'a> View<'a> {
                 };
                 let at = visit.at;
                 let is_late = |change: &Operation| {
-                    change.outcome == Outcome::Ok
-                        && change.returned + FRESH_MS < at.call
-                        && !self.is_cut(at.node, change.returned, at.call)
+                    change.outcome == Outcome::Ok && !self.may_be_stale(change, at)
                 };
                 for change in link.changes.iter().filter(|change| is_late(change)) {
                     let is_broken = match &change.action {
@@ -348,8 +414,7 @@ impl<'a> View<'a> {
         let cleared = changes().rev().find(|change| {
             matches!(change.action, Action::Unblock { .. })
                 && change.outcome == Outcome::Ok
-                && change.returned + FRESH_MS < at.call
-                && !self.is_cut(at.node, change.returned, at.call)
+                && !self.may_be_stale(change, at)
         })?;
         // One that was called before and answered after it may have come later.
         let is_again = changes().any(|change| {
@@ -497,9 +562,10 @@ impl<'a> View<'a> {
     fn available(&self) -> Vec<String> {
         let mut broken = Vec::new();
         for at in self.history.operations.iter().filter(|at| at.is_error) {
-            let is_excused = self.history.faults.iter().any(|fault| {
-                super::Window { from: fault.from, to: fault.to + RECOVERY_MS }
-                    .touches(at.call, at.returned)
+            let is_excused = self.history.faults.iter().any(|(node, fault)| {
+                node.is_none_or(|node| node == at.node)
+                    && super::Window { from: fault.from, to: fault.to + RECOVERY_MS }
+                        .touches(at.call, at.returned)
             });
             if !is_excused {
                 broken.push(format!(

@@ -91,8 +91,8 @@ pub enum Action {
     Total {
         /// The link.
         key: String,
-        /// What the answer says.
-        clicks: u64,
+        /// What the answer says; `None` without an answer.
+        clicks: Option<u64>,
     },
     /// Read something else that may contain what was erased.
     Show {
@@ -183,8 +183,9 @@ pub struct History {
     pub operations: Vec<Operation>,
     /// When a node could not reach the store, by node.
     pub cuts: Vec<(usize, Window)>,
-    /// When something was broken on purpose. Errors are allowed then, and for ten seconds after.
-    pub faults: Vec<Window>,
+    /// When something was broken on purpose: one node, or what all of them need. Errors of that node,
+    /// or of all, are allowed then, and for ten seconds after.
+    pub faults: Vec<(Option<usize>, Window)>,
     /// When no node could reach the store.
     pub store_away: Vec<Window>,
     /// From when on everything was healed.

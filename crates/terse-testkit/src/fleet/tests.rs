@@ -53,7 +53,7 @@ fn update(at: u64, key: &str, target: &str, revision: u64) -> Operation {
 }
 
 fn total(at: u64, node: usize, key: &str, clicks: u64) -> Operation {
-    op(at, at + 2, node, Outcome::Ok, Action::Total { key: key.into(), clicks })
+    op(at, at + 2, node, Outcome::Ok, Action::Total { key: key.into(), clicks: Some(clicks) })
 }
 
 fn block(at: u64, key: &str) -> Operation {
@@ -62,6 +62,10 @@ fn block(at: u64, key: &str) -> Operation {
 
 fn unblock(at: u64, key: &str) -> Operation {
     op(at, at + 5, 0, Outcome::Ok, Action::Unblock { key: key.into() })
+}
+
+fn delete(at: u64, key: &str, outcome: Outcome) -> Operation {
+    op(at, at + 5, 0, outcome, Action::Delete { key: key.into() })
 }
 
 fn erase(at: u64, text: &str) -> Operation {
@@ -120,7 +124,7 @@ fn a_history_of_a_sound_fleet_passes() {
         block(30_000, "k"),
         read(36_000, 1, "k", VisitAnswer::Blocked),
     ]);
-    history.faults = vec![Window { from: 6_990, to: 7_010 }];
+    history.faults = vec![(None, Window { from: 6_990, to: 7_010 })];
     history.effects = vec![("reaper".into(), 1), ("reaper".into(), 1), ("reaper".into(), 4)];
     let mut drained = FinalCounts::default();
     drained.links.insert("k".into(), counted(&["30-0", "6100-1", "6200-1"]));
@@ -142,8 +146,46 @@ fn a_created_link_that_is_missing_or_wrong_is_noticed() {
     breaks(&of([&late[..], &[later]].concat()), Predicate::Durable);
     let mut healed =
         of(vec![create(10, "k", "t", "r", OK), read(60_001, 1, "k", VisitAnswer::Nothing)]);
-    healed.faults = vec![Window { from: 59_000, to: 60_000 }];
+    healed.faults = vec![(None, Window { from: 59_000, to: 60_000 })];
     breaks(&healed, Predicate::Durable);
+}
+
+#[test]
+fn a_changed_link_that_is_missing_or_wrong_in_the_end_is_noticed() {
+    let changed = [create(1, "k", "t0", "r", OK), update(10, "k", "t1", 1)];
+    let after = |more: &[Operation], answer: VisitAnswer| {
+        let faults = vec![(None, Window { from: 59_000, to: 60_000 })];
+        let read = read(61_000, 1, "k", answer);
+        History { faults, ..of([&changed[..], more, &[read]].concat()) }
+    };
+    holds(&after(&[], to("t1")));
+    for wrong in [
+        VisitAnswer::Missing,
+        VisitAnswer::Gone,
+        VisitAnswer::Blocked,
+        VisitAnswer::Unavailable,
+        VisitAnswer::Nothing,
+        VisitAnswer::Status(500),
+    ] {
+        breaks(&after(&[], wrong.clone()), Predicate::Durable);
+        let cleared = [block(20, "k"), unblock(30, "k")];
+        let found = check(&after(&cleared, wrong));
+        assert!(found.iter().any(|broken| broken.predicate == Predicate::Durable), "{found:?}");
+    }
+    // A block or a deletion explains it.
+    holds(&after(&[block(20, "k")], VisitAnswer::Blocked));
+    let lost = update(20, "k", "t2", 2);
+    let lost = Operation { outcome: Outcome::Unknown, ..lost };
+    holds(&after(std::slice::from_ref(&lost), to("t1")));
+    holds(&after(std::slice::from_ref(&lost), to("t2")));
+    breaks(&after(std::slice::from_ref(&lost), VisitAnswer::Missing), Predicate::Durable);
+    for outcome in [OK, Outcome::Unknown] {
+        holds(&after(&[delete(20, "k", outcome)], VisitAnswer::Missing));
+    }
+    breaks(&after(&[delete(20, "k", Outcome::Failed)], VisitAnswer::Missing), Predicate::Durable);
+    // Before all is healed, and while a change arrives, nothing is demanded.
+    holds(&of([&changed[..], &[read(50_000, 1, "k", VisitAnswer::Missing)]].concat()));
+    holds(&after(&[update(58_000, "k", "t2", 2)], to("t1")));
 }
 
 #[test]
@@ -185,12 +227,20 @@ fn a_stale_answer_is_noticed() {
     holds(&cut);
     cut.cuts = vec![(2, Window { from: 4_000, to: 4_500 })];
     breaks(&cut, Predicate::Fresh);
+    // A node that reaches the store again has five seconds, as any other.
+    let healed = of([&changed[..], &[read(9_502, 1, "k", to("t0"))]].concat());
+    let healed = History { cuts: vec![(1, Window { from: 4_000, to: 4_500 })], ..healed };
+    breaks(&healed, Predicate::Fresh);
     let back = [read(100, 1, "k", to("t1")), read(110, 1, "k", to("t0"))];
     breaks(&of([&changed[..], &back].concat()), Predicate::Fresh);
     let apart = [read(100, 1, "k", to("t1")), read(110, 2, "k", to("t0"))];
     holds(&of([&changed[..], &apart].concat()));
     let blocked = [create(1, "k", "t0", "r", OK), block(10, "k")];
     breaks(&of([&blocked[..], &[read(5_016, 1, "k", to("t0"))]].concat()), Predicate::Fresh);
+    let deleted = [create(1, "k", "t0", "r", OK), delete(10, "k", OK)];
+    breaks(&of([&deleted[..], &[read(5_016, 1, "k", to("t0"))]].concat()), Predicate::Fresh);
+    breaks(&of([&deleted[..], &[read(61_000, 1, "k", to("t0"))]].concat()), Predicate::Fresh);
+    holds(&of([&deleted[..], &[read(61_000, 1, "k", VisitAnswer::Gone)]].concat()));
     breaks(&of(vec![read(10, 1, "k", to("invented"))]), Predicate::Fresh);
 }
 
@@ -202,7 +252,7 @@ fn clicks_that_are_lost_doubled_or_invented_are_noticed() {
             read(10, 0, "k", to("t0")),
             read(20, 1, "k", VisitAnswer::Nothing),
         ]);
-        history.faults = vec![Window { from: 15, to: 25 }];
+        history.faults = vec![(None, Window { from: 15, to: 25 })];
         let mut drained = FinalCounts::default();
         drained.links.insert("k".into(), marks);
         drained.owners.insert("ann".into(), owner);
@@ -232,7 +282,7 @@ fn a_limit_that_is_passed_or_reached_too_early_is_noticed() {
             all.push(read(100 + 10 * n, 1, "k", answer.clone()));
         }
         let mut history = of(all);
-        history.faults = vec![Window { from: 0, to: 1_000 }];
+        history.faults = vec![(None, Window { from: 0, to: 1_000 })];
         history
     };
     let redirect = || to("limited");
@@ -262,6 +312,10 @@ fn a_request_with_two_links_is_noticed() {
 fn what_was_erased_and_is_shown_is_noticed() {
     holds(&of(vec![show(1, "secret.example"), erase(10, "secret.example"), show(20, "else")]));
     breaks(&of(vec![erase(10, "secret.example"), show(20, "x secret.example")]), Predicate::Erased);
+    let made = create(1, "k", "https://secret.example/", "r", OK);
+    let visit = |at: u64| read(at, 2, "k", to("https://secret.example/"));
+    holds(&of(vec![made.clone(), visit(5), erase(10, "secret.example")]));
+    breaks(&of(vec![made, erase(10, "secret.example"), visit(20)]), Predicate::Erased);
 }
 
 #[test]
@@ -269,10 +323,16 @@ fn an_error_without_a_fault_is_noticed() {
     let mut history =
         of(vec![create(1, "k", "t0", "r", OK), read(20_000, 1, "k", VisitAnswer::Unavailable)]);
     breaks(&history, Predicate::Available);
-    history.faults = vec![Window { from: 9_000, to: 9_500 }];
+    history.faults = vec![(None, Window { from: 9_000, to: 9_500 })];
     breaks(&history, Predicate::Available);
-    history.faults = vec![Window { from: 9_000, to: 10_500 }];
+    history.faults = vec![(None, Window { from: 9_000, to: 10_500 })];
     holds(&history);
+    history.faults[0].0 = Some(1);
+    holds(&history);
+    // A fault of another node excuses nothing.
+    history.faults[0].0 = Some(2);
+    breaks(&history, Predicate::Available);
+    history.faults[0].0 = None;
     // A link that the node knows is answered also while the store is away.
     history.store_away = vec![Window { from: 19_000, to: 21_000 }];
     holds(&history);
@@ -280,6 +340,16 @@ fn an_error_without_a_fault_is_noticed() {
         *remembered = true;
     }
     breaks(&history, Predicate::Available);
+}
+
+#[test]
+fn statistics_that_fail_without_a_fault_are_noticed() {
+    let action = Action::Total { key: "k".into(), clicks: None };
+    let failed = Operation { is_error: true, ..op(20_000, 20_002, 1, Outcome::Failed, action) };
+    let mut history = of(vec![total(10, 0, "k", 3), failed]);
+    breaks(&history, Predicate::Available);
+    history.faults = vec![(None, Window { from: 19_000, to: 21_000 })];
+    holds(&history);
 }
 
 #[test]

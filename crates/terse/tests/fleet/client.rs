@@ -1,7 +1,7 @@
 //! Clients that pick a node for every request, and record what they do and see.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -60,7 +60,8 @@ impl Recorder {
     }
 
     pub(crate) fn take(&self) -> Vec<Operation> {
-        std::mem::take(&mut *self.operations.lock().unwrap())
+        // Also after a client panicked.
+        std::mem::take(&mut *self.operations.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -377,10 +378,11 @@ impl Client {
         let key = self.made[n].key.clone();
         let call = self.recorder.now();
         let reply = api(&self.fleet, node, "GET", &format!("/urls/{key}/stats"), None, None);
-        if let Some((200, _, stats)) = &reply {
-            let clicks = stats["total_clicks"].as_u64().unwrap();
-            self.record(call, node, Outcome::Ok, &reply, Action::Total { key, clicks });
-        }
+        let clicks = match &reply {
+            Some((200, _, stats)) => Some(stats["total_clicks"].as_u64().unwrap()),
+            _ => None,
+        };
+        self.record(call, node, outcome(&reply), &reply, Action::Total { key, clicks });
     }
 
     pub(crate) fn visit(&mut self) {

@@ -103,6 +103,11 @@ impl Fault {
         self == Self::DatabaseFailsOver
     }
 
+    /// Whether it breaks something that all nodes need, so that all of them may fail.
+    pub(crate) fn affects_all(self) -> bool {
+        self.is_of_database() || matches!(self, Self::Engine(..))
+    }
+
     fn is_of_database(self) -> bool {
         matches!(
             self,
@@ -138,17 +143,24 @@ pub(crate) fn apply(
     let node = round % fleet.len();
     let from = recorder.now();
     eprintln!("{from:>7} ms: {fault:?}, node {node}");
+    // The node whose requests may fail meanwhile; `None` for all.
+    let mut affected = None;
     match fault {
         Fault::NodeKilled => {
+            affected = Some(node);
             fleet.kill(node);
             sleep(1_500);
             fleet.start_node(node);
         }
         Fault::NodePaused => {
+            affected = Some(node);
             fleet.pause(node, Duration::from_secs(3));
             history.cuts.push((node, Window { from, to: recorder.now() }));
         }
-        Fault::NodeRestarted => fleet.restart(node),
+        Fault::NodeRestarted => {
+            affected = Some(node);
+            fleet.restart(node);
+        }
         Fault::DatabaseRestarted => {
             fleet.server.stop();
             let away = recorder.now();
@@ -172,14 +184,15 @@ pub(crate) fn apply(
         Fault::RedisFrozen => fleet.break_redis(RedisFault::Frozen, node),
         Fault::RedisFlushed => fleet.break_redis(RedisFault::Flushed, node),
         Fault::RedisPartitioned => fleet.break_redis(RedisFault::Partitioned, node),
-        Fault::FolderCopied => fleet.run_copy(Duration::from_secs(4)),
+        Fault::FolderCopied => affected = Some(fleet.run_copy(Duration::from_secs(4))),
         Fault::ClockOff => {
+            affected = Some(node);
             fleet.terminate(node);
             fleet.start_node_ahead(node, 60);
             sleep(8_000);
             fleet.restart(node);
         }
-        Fault::LeaseHolderPaused => pause_lease_holder(fleet, recorder, history),
+        Fault::LeaseHolderPaused => affected = Some(pause_lease_holder(fleet, recorder, history)),
         Fault::Engine(engine, fault) => fleet.break_engine(engine, fault),
         Fault::DatabaseFailsOver => {
             fleet.fail_over();
@@ -188,9 +201,8 @@ pub(crate) fn apply(
     }
     let to = recorder.now();
     if !fault.excuses_nothing() {
-        history.faults.push(Window { from, to });
+        history.faults.push((affected, Window { from, to }));
     }
-    history.effects.extend(fleet.tokens());
     if fault.is_of_database() {
         // Nodes connect again at random distances of up to two seconds.
         let window = Window { from, to: to + 3_000 };
@@ -205,17 +217,16 @@ const LONGER_THAN_THE_LEASE: Duration = Duration::from_secs(45);
 
 /// Another node takes over while the holder is paused. When the holder goes on, its jobs are in the
 /// middle of their work: it must notice, and must not get the lease back by itself.
-fn pause_lease_holder(fleet: &Fleet, recorder: &Recorder, history: &mut History) {
+fn pause_lease_holder(fleet: &Fleet, recorder: &Recorder, history: &mut History) -> usize {
     wait_until("a node runs the jobs", || fleet.lease_holder().is_some());
     let holder = fleet.lease_holder().unwrap();
-    history.effects.extend(fleet.tokens());
     let from = recorder.now();
     fleet.pause(holder, LONGER_THAN_THE_LEASE);
     history.cuts.push((holder, Window { from, to: recorder.now() }));
-    history.effects.extend(fleet.tokens());
     let next = fleet.lease_holder();
     assert!(next.is_some_and(|next| next != holder), "{next:?} runs the jobs of {holder}");
     let lost = "this node lost the lease of the background jobs";
     wait_until("the paused node notices", || fleet.log(holder).contains(lost));
     assert_eq!(fleet.lease_holder(), next);
+    holder
 }

@@ -1,7 +1,7 @@
 //! The machines: PostgreSQL with its standby, pgbouncer, Redis, other engines by setting, and nodes
 //! with a proxy to each.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -14,6 +14,26 @@ use crate::engines::{self, Engine, EngineFault, Engines};
 use crate::process::Served;
 
 pub(crate) const KEY: &str = "a-key-for-tests-0123456789";
+
+/// A trigger knows which node writes by the name of its connection. The lock makes the order of the
+/// rows the order of the commits.
+const RECORD_FENCED_WRITES: &str = "
+    CREATE TABLE fence_log (n bigserial PRIMARY KEY, node text NOT NULL, token bigint);
+    CREATE FUNCTION note_fenced() RETURNS trigger LANGUAGE plpgsql AS $$
+        DECLARE taken bigint;
+        BEGIN
+            PERFORM pg_advisory_xact_lock(7300, 1);
+            IF TG_TABLE_NAME = 'job_leases' THEN taken := NEW.token; END IF;
+            INSERT INTO fence_log (node, token)
+                VALUES (current_setting('application_name'), taken);
+            RETURN NULL;
+        END $$;
+    CREATE TRIGGER note_lease AFTER INSERT OR UPDATE OF node ON job_leases FOR EACH ROW
+        WHEN (NEW.name = 'jobs' AND NEW.node IS NOT NULL) EXECUTE FUNCTION note_fenced();
+    CREATE TRIGGER note_progress AFTER INSERT OR UPDATE ON job_progress
+        FOR EACH STATEMENT EXECUTE FUNCTION note_fenced();
+    CREATE TRIGGER note_salts AFTER DELETE ON salts
+        FOR EACH STATEMENT EXECUTE FUNCTION note_fenced();";
 
 struct Node {
     served: Mutex<Option<Served>>,
@@ -115,6 +135,7 @@ impl Fleet {
             failed_over: AtomicBool::new(false),
         };
         (0..size).for_each(|node| fleet.start_node(node));
+        fleet.record_fenced_writes();
         fleet
     }
 
@@ -154,14 +175,32 @@ impl Fleet {
         self.proxies.iter().for_each(TcpProxy::accept);
     }
 
-    /// The token of each job's lease.
-    pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
-        let rows = self.primary().sql(&self.database, "SELECT name, token FROM job_leases");
-        let row = |line: &str| {
-            let (name, token) = line.rsplit_once('|').unwrap();
-            (name.to_owned(), token.parse().unwrap())
+    /// Lets the database record who takes the lease of the jobs and who writes under it, in the
+    /// order of the commits.
+    fn record_fenced_writes(&self) {
+        self.server.sql(&self.database, RECORD_FENCED_WRITES);
+        let Some(holder) = self.lease_holder() else { return };
+        // It took the lease before anything was recorded.
+        let first = format!(
+            "INSERT INTO fence_log (node, token) SELECT 'node-{holder}', token FROM job_leases \
+             WHERE name = 'jobs' AND NOT EXISTS (SELECT FROM fence_log)"
+        );
+        self.server.sql(&self.database, &first);
+    }
+
+    /// Who took the lease and what was written under it, each with the last token that the node had
+    /// taken by then.
+    pub(crate) fn fenced_writes(&self) -> Vec<(String, u64)> {
+        let sql = "SELECT node, coalesce(token, 0) FROM fence_log ORDER BY n";
+        let rows = self.primary().sql(&self.database, sql);
+        let mut taken: HashMap<&str, u64> = HashMap::new();
+        let effect = |line| {
+            let (node, token) = str::rsplit_once(line, '|').unwrap();
+            let last = taken.entry(node).or_default();
+            *last = (*last).max(token.parse().unwrap());
+            ("jobs".to_owned(), *last)
         };
-        rows.lines().map(row).collect()
+        rows.lines().map(effect).collect()
     }
 
     /// The node that runs the background jobs, if one does.
@@ -223,8 +262,8 @@ impl Fleet {
     }
 
     /// Starts a process in a copy of the first node's folder, which has the identity of its
-    /// journal, and ends it. The first node then starts again.
-    pub(crate) fn run_copy(&self, time: Duration) {
+    /// journal, and ends it. The first node then starts again. Returns its number.
+    pub(crate) fn run_copy(&self, time: Duration) -> usize {
         let folder = tempfile::tempdir().unwrap();
         let from = self.nodes[0].folder.path().join("data");
         let mut copy = std::process::Command::new("cp");
@@ -237,6 +276,7 @@ impl Fleet {
         std::thread::sleep(time);
         copy.kill();
         self.restart(0);
+        0
     }
 
     pub(crate) fn break_redis(&self, fault: RedisFault, node: usize) {
@@ -276,7 +316,9 @@ impl Fleet {
         let database = &self.database;
         let port = self.proxies[node].port();
         let redis = self.redis.proxies[node].port();
-        let url = format!("postgres://terse@127.0.0.1:{port}/{database}");
+        // pgbouncer passes the name on, also where nodes share its connections.
+        let url =
+            format!("postgres://terse@127.0.0.1:{port}/{database}?application_name=node-{node}");
         let mut settings = self.engines.settings(node, &url);
         settings.extend([
             format!("cache.url=redis://127.0.0.1:{redis}"),
