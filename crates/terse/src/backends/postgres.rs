@@ -217,12 +217,14 @@ fn findings(seen: &PostgresInspection, setting: &str) -> Vec<Finding> {
         all.push(finding(Problem, found, &advice));
     }
     let (allowed, used) = seen.connections;
+    let each = PostgresOptions::CONNECTIONS as u64;
     let found = format!(
-        "PostgreSQL {}; a node opens up to {} connections, {used} of {allowed} are in use",
+        "PostgreSQL {}; {used} of {allowed} connections are in use, each node opens up to {each}: \
+         {} nodes at most",
         seen.server,
-        PostgresOptions::CONNECTIONS
+        allowed / each
     );
-    let scarce = allowed.saturating_sub(used) < PostgresOptions::CONNECTIONS as u64;
+    let scarce = allowed.saturating_sub(used) < each;
     all.push(if scarce {
         finding(Warning, found, "raise max_connections, or put a pooler in between")
     } else {
@@ -237,7 +239,23 @@ fn findings(seen: &PostgresInspection, setting: &str) -> Vec<Finding> {
         );
         all.push(finding(Warning, found, "set fsync = on and synchronous_commit = on"));
     }
-    if seen.standbys > 0 && seen.synchronous_standbys.is_empty() {
+    let has_synchronous = !seen.synchronous_standbys.is_empty();
+    let not_waited_for = match seen.synchronous_commit.as_str() {
+        "local" if has_synchronous => Some("does not wait for the standbys: a failover"),
+        "remote_write" if has_synchronous => Some(
+            "waits until the standbys have received a commit, not until it is on their disks: a \
+             failover to one that lost power",
+        ),
+        _ => None,
+    };
+    if let Some(what) = not_waited_for {
+        let found = format!(
+            "synchronous_commit is {}, which {what} may lose {acknowledged} that were acknowledged",
+            seen.synchronous_commit
+        );
+        all.push(finding(Warning, found, "set synchronous_commit = on"));
+    }
+    if seen.standbys > 0 && !has_synchronous {
         let found = format!(
             "the standbys are not waited for: a failover may lose {acknowledged} that were \
              acknowledged"
@@ -257,4 +275,53 @@ fn findings(seen: &PostgresInspection, setting: &str) -> Vec<Finding> {
         all.push(finding(Warning, found, advice));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inspection() -> PostgresInspection {
+        PostgresInspection {
+            server: "15.1".to_owned(),
+            writable: true,
+            synchronous_commit: "on".to_owned(),
+            fsync: true,
+            standbys: 1,
+            synchronous_standbys: "ANY 1 (*)".to_owned(),
+            connections: (100, 20),
+            clock_ahead_ms: 0,
+            search_index: true,
+        }
+    }
+
+    fn warnings(seen: &PostgresInspection) -> Vec<String> {
+        let all = findings(seen, "store").into_iter();
+        all.filter(|finding| finding.verdict != CheckResult::Good).map(|f| f.found).collect()
+    }
+
+    #[test]
+    fn a_commit_that_does_not_wait_for_the_disk_of_a_standby_is_a_warning() {
+        for waits in ["on", "remote_apply"] {
+            let seen = PostgresInspection { synchronous_commit: waits.into(), ..inspection() };
+            assert!(warnings(&seen).is_empty(), "{waits}");
+        }
+        for less in ["off", "local", "remote_write"] {
+            let seen = PostgresInspection { synchronous_commit: less.into(), ..inspection() };
+            let found = warnings(&seen);
+            assert_eq!(found.len(), 1, "{less}: {found:?}");
+            assert!(found[0].contains(&format!("synchronous_commit is {less}")), "{found:?}");
+            // Without standbys to wait for, only `off` acknowledges too early.
+            let alone =
+                PostgresInspection { standbys: 0, synchronous_standbys: String::new(), ..seen };
+            assert_eq!(warnings(&alone).len(), usize::from(less == "off"), "{less}");
+        }
+    }
+
+    #[test]
+    fn the_budget_of_connections_is_shown() {
+        let found = findings(&inspection(), "store").remove(0).found;
+        let expected = format!("{} nodes at most", 100 / PostgresOptions::CONNECTIONS);
+        assert!(found.contains(&expected), "{found}");
+    }
 }
