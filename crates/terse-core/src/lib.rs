@@ -142,7 +142,7 @@ pub use store::{
     MAX_SEARCH_LENGTH, PurgeBefore, Sort, StoreError, TagCount, Updated,
 };
 pub use system_info::{
-    ChangedSetting, NoSystemInfo, StoredSize, SystemInfo, SystemReport, system_report,
+    NoSystemInfo, SettingInForce, StoredSize, SystemInfo, SystemReport, system_report,
 };
 pub use target::{Target, TargetRules, is_bad_port};
 pub use text::{Notes, Tags, Title};

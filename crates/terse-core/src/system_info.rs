@@ -8,8 +8,16 @@ use crate::time::Timestamp;
 /// A file or folder of the server, and its size in bytes.
 pub type StoredSize = (String, u64);
 
-/// A setting that differs from its default: its name and its value, secrets hidden.
-pub type ChangedSetting = (String, String);
+/// A setting of the server.
+#[derive(Clone, Debug)]
+pub struct SettingInForce {
+    /// Its name, such as `clicks.flush`.
+    pub name: String,
+    /// Its value, secrets hidden; empty if it is not set.
+    pub value: String,
+    /// Whether it differs from its default.
+    pub is_changed: bool,
+}
 
 /// What the process knows of itself. The binary implements it: only the binary knows the settings,
 /// the files and all counters.
@@ -20,8 +28,8 @@ pub trait SystemInfo: Send + Sync {
     /// The sizes of the stores. Blocks on the disk.
     fn sizes(&self) -> Vec<StoredSize>;
 
-    /// The settings that differ from their defaults.
-    fn settings(&self) -> Vec<ChangedSetting>;
+    /// The settings in force.
+    fn settings(&self) -> Vec<SettingInForce>;
 }
 
 /// What the page shows.
@@ -41,8 +49,8 @@ pub struct SystemReport {
     pub queues: Vec<(&'static str, u64)>,
     /// When a backup last succeeded.
     pub last_backup: Option<Timestamp>,
-    /// The settings that differ from their defaults.
-    pub settings: Vec<ChangedSetting>,
+    /// The settings in force.
+    pub settings: Vec<SettingInForce>,
 }
 
 /// Reads the figures and settings. Only for admins. Blocks on the disk.
@@ -102,7 +110,7 @@ impl SystemInfo for NoSystemInfo {
         Vec::new()
     }
 
-    fn settings(&self) -> Vec<ChangedSetting> {
+    fn settings(&self) -> Vec<SettingInForce> {
         Vec::new()
     }
 }

@@ -7,6 +7,12 @@ if (zone && /^[A-Za-z0-9_+\/-]{1,64}$/.test(zone) && !document.cookie.split("; "
   document.cookie = `terse_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
 }
 
+// An account can turn off shortcuts of a single character: people who use speech input press them by accident.
+const shortcuts = "shortcuts" in document.body.dataset;
+
+// Says something to screen readers.
+const spoken = document.querySelector("[data-status]");
+
 function isTyping(element) {
   return element.closest("input, textarea, select, [contenteditable]") !== null;
 }
@@ -17,13 +23,16 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (event.key === "/") {
+  if (event.key === "/" && shortcuts) {
     event.preventDefault();
     document.getElementById("q").select();
     document.getElementById("q").focus();
-  } else if (event.key === "n") {
+  } else if (event.key === "n" && shortcuts) {
     event.preventDefault();
     document.querySelector("[data-new]").click();
+  } else if (event.key === "?" && shortcuts) {
+    event.preventDefault();
+    document.getElementById("keys-help").showModal();
   } else if (event.key === "Escape") {
     for (const open of document.querySelectorAll("details[data-menu][open]")) open.open = false;
   }
@@ -75,6 +84,7 @@ for (const chart of document.querySelectorAll("[data-chart]")) {
   plot.addEventListener("pointerleave", () => { cursor.hidden = document.activeElement !== plot; });
   plot.addEventListener("focus", () => show(place));
   plot.addEventListener("blur", () => { cursor.hidden = true; });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") cursor.hidden = true; });
   plot.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
     if (step === undefined) return;
@@ -103,11 +113,31 @@ if (live) {
   const clock = format({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
   const exact = format({ day: "numeric", month: "long", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
   const countries = new Map(live.dataset.countries.split("|").map((one) => [one.slice(0, 2), one.slice(3)]));
+  // While paused, new clicks wait: the latest of them.
+  const pause = document.querySelector("[data-live-pause]");
+  let paused = false;
+  let waiting = [];
+  let state = "Connecting…";
+  const say = () => {
+    const count = waiting.length === 100 ? "100 or more new clicks wait" : waiting.length === 1 ? "1 new click waits" : `${waiting.length} new clicks wait`;
+    status.textContent = paused ? `Paused: ${count}.` : state;
+  };
   const source = new EventSource(live.dataset.live);
-  source.addEventListener("open", () => { status.textContent = "Live: new clicks appear by themselves."; });
-  source.addEventListener("error", () => { status.textContent = "Connecting again…"; });
+  source.addEventListener("open", () => { state = "Live: new clicks appear by themselves."; say(); });
+  source.addEventListener("error", () => { state = "Connecting again…"; say(); });
   source.addEventListener("click", (event) => {
-    const click = JSON.parse(event.data);
+    if (!paused) return add(JSON.parse(event.data));
+    waiting = [...waiting.slice(-99), JSON.parse(event.data)];
+    say();
+  });
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    paused = !paused;
+    pause.textContent = paused ? "Resume" : "Pause";
+    if (!paused) waiting.splice(0).forEach(add);
+    say();
+  });
+  const add = (click) => {
     const row = live.insertRow(0);
     row.className = "new";
     const cell = (text) => { row.insertCell().textContent = text; };
@@ -122,14 +152,16 @@ if (live) {
       row.lastChild.append(" ", own);
     }
     cell(click.referrer || "direct");
-    const pill = document.createElement("span");
-    pill.className = click.bot ? "pill over" : click.repeat ? "pill attention" : "pill good";
-    pill.textContent = click.bot ? `bot: ${kinds[click.bot] || click.bot}` : click.repeat ? "repeat" : "human";
-    row.insertCell().append(pill);
+    cell(click.repeat ? "repeat" : "human");
+    if (click.bot) {
+      const pill = document.createElement("span");
+      [pill.className, pill.textContent] = ["pill over", `bot: ${kinds[click.bot] || click.bot}`];
+      row.lastChild.replaceChildren(pill);
+    }
     while (live.rows.length > 100) live.deleteRow(-1);
     live.closest("table").classList.remove("gone");
     document.querySelector("[data-live-empty]").classList.add("gone");
-  });
+  };
 }
 
 // The alias of a new link: says whether it is free while it is typed.
@@ -169,6 +201,35 @@ if (alias) {
     showPrefix();
   }
 }
+
+// The target with the parameters of the campaign, as the server puts them together.
+const campaign = document.querySelector("[data-campaign]");
+if (campaign) {
+  const target = document.getElementById("long_url");
+  const result = document.querySelector("[data-campaign-result]");
+  const fields = [...campaign.querySelectorAll("input")];
+  const join = () => {
+    let url;
+    try {
+      url = new URL(target.value);
+    } catch {
+      result.hidden = true;
+      return;
+    }
+    const changed = fields.filter((field) => field.value.trim() !== field.dataset.before.trim());
+    const stays = (pair) => pair && !changed.some((field) => field.name === pair.split("=")[0]);
+    const added = new URLSearchParams(changed.filter((field) => field.value.trim()).map((field) => [field.name, field.value.trim()]));
+    if (changed.length > 0) url.search = [...url.search.slice(1).split("&").filter(stays), added.toString()].filter(Boolean).join("&");
+    result.hidden = false;
+    result.querySelector("output").textContent = url.href;
+  };
+  join();
+  for (const field of [target, ...fields]) field.addEventListener("input", join);
+}
+
+// A colour that is chosen is the one that counts.
+const accent = document.querySelector("[data-accent]");
+if (accent) accent.addEventListener("input", () => { document.querySelector("[data-usual-accent]").checked = false; });
 
 // The QR code beside the form: drawn again when the alias or a colour changes.
 const qr = document.querySelector("[data-qr]");
@@ -210,13 +271,24 @@ if (list) {
   const bulk = document.querySelector(".bulk");
   const selected = document.querySelector("[data-selected]");
   const rows = () => [...list.querySelectorAll("[data-row]")];
-  const picked = () => list.querySelectorAll(".pick:checked").length;
+  const picks = () => [...list.querySelectorAll(".pick")];
+  const selectAll = document.querySelector("[data-all]");
   const update = () => {
-    bulk.hidden = picked() === 0;
-    selected.textContent = picked() === 1 ? "1 link:" : `${picked()} links:`;
+    const picked = picks().filter((pick) => pick.checked).length;
+    bulk.hidden = picked === 0;
+    selected.textContent = picked === 1 ? "1 link:" : `${picked} links:`;
+    selectAll.checked = picked > 0 && picked === picks().length;
+    selectAll.indeterminate = picked > 0 && !selectAll.checked;
   };
   update();
   list.addEventListener("change", update);
+  selectAll.parentElement.hidden = false;
+  selectAll.addEventListener("change", () => {
+    for (const pick of picks()) pick.checked = selectAll.checked;
+    // The bar goes away with the selection, and the focus with the bar.
+    if (!selectAll.checked && picks()[0]) picks()[0].focus();
+    update();
+  });
 
   for (const field of document.querySelectorAll("[data-filters] select, [data-filters] [data-tags]")) {
     field.addEventListener("change", () => field.form.requestSubmit());
@@ -292,6 +364,8 @@ if (list) {
       }
       addCopyButtons(list);
       update();
+      const found = rows().length;
+      spoken.textContent = found === 0 ? "No links match." : list.querySelector(".next") ? `The first ${found} links that match.` : found === 1 ? "1 link matches." : `${found} links match.`;
       await loadCharts(url, turn);
     } catch {
       // Without an answer the list stays; Enter loads the page.
@@ -309,6 +383,13 @@ if (list) {
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.key.length === 1 && !shortcuts) return;
+    const isDown = event.key === "ArrowDown" || (event.key === "j" && event.target !== find);
+    // From the search field, or where nothing has the focus, the first row gets it.
+    if (isDown && (event.target === find || (shortcuts && event.target === document.body)) && rows()[0]) {
+      event.preventDefault();
+      return move(0);
+    }
     if (isTyping(event.target) && event.target.type !== "checkbox") return;
     // Only inside the list: elsewhere the arrows scroll, and letters do nothing.
     const focused = document.activeElement.closest("[data-row]");
@@ -326,19 +407,21 @@ if (list) {
   });
 }
 
-// Reported links: keys move between them and decide. A decision needs a report that is chosen.
+// Reported links: keys move between them and decide. A decision needs a report that is chosen; `u` takes the last one back.
 const cases = [...document.querySelectorAll("[data-case]")];
-if (cases.length > 0) {
+const undo = document.querySelector(".toast [data-key=u]");
+if (shortcuts && (cases.length > 0 || undo)) {
   for (const hint of document.querySelectorAll(".keys-hint")) hint.hidden = false;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || isTyping(event.target)) return;
     const at = cases.indexOf(document.activeElement.closest("[data-case]"));
     const step = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[event.key];
     if (step !== undefined) {
+      if (cases.length === 0) return;
       if (at < 0 && event.key.startsWith("Arrow")) return;
       cases[Math.max(0, Math.min(cases.length - 1, at + step))].focus();
     } else {
-      const button = at < 0 ? null : cases[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+      const button = event.key === "u" ? undo : at < 0 ? null : cases[at].querySelector(`[data-key="${CSS.escape(event.key)}"]`);
       if (!button) return;
       button.click();
     }

@@ -70,7 +70,13 @@ function addCopyButton(button) {
     }
     button.textContent = copied ? copiedWord : copyWord;
     status.textContent = copied ? "" : copyByKeyWord;
-    setTimeout(() => { button.textContent = copyWord; }, 2500);
+    // The label of a button may hide its text from screen readers, and a changed text is not read.
+    const spoken = document.querySelector("[data-status]");
+    if (spoken) spoken.textContent = copied ? copiedWord : "";
+    setTimeout(() => {
+      button.textContent = copyWord;
+      if (spoken && spoken.textContent === copiedWord) spoken.textContent = "";
+    }, 2500);
   });
 }
 

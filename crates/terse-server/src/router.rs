@@ -208,6 +208,8 @@ async fn answer(
     state
         .stats
         .count_request(route.as_ref().map_or("other", MatchedPath::as_str), response.status());
+    let path = route.as_ref().map(MatchedPath::as_str);
+    response = pages::in_app_frame(&state, &asked, path, response).await;
     response = pages::in_frame(response, &frame);
     let logged = match state.http.log {
         RequestLog::Off => false,

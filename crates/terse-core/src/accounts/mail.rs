@@ -28,6 +28,8 @@ pub struct PreferencesEdit {
     pub time_zone: String,
     /// The language tag.
     pub language: String,
+    /// Whether the keyboard shortcuts of the dashboard are off.
+    pub shortcuts_off: bool,
     /// The account's password, if it has one. A change of the email address needs it, because a
     /// reset link sent to the new address takes the account over.
     pub password: String,
@@ -73,7 +75,8 @@ impl Accounts {
         if email != account.preferences.email && account.password.is_some() {
             self.prove(&account, edit.password, "proof").await?;
         }
-        let preferences = Some(AccountPreferences { email, time_zone, language });
+        let shortcuts_off = edit.shortcuts_off;
+        let preferences = Some(AccountPreferences { email, time_zone, language, shortcuts_off });
         let change = AccountChange { preferences, ..AccountChange::default() };
         self.change(&account, change, self.by(account.id, None)).await
     }

@@ -2,8 +2,8 @@
 
 use super::{Moderation, ModerationError};
 use crate::accounts::Accounts;
-use crate::link::{LinkKey, OwnerId};
-use crate::links::Caller;
+use crate::link::{Link, LinkKey, OwnerId};
+use crate::links::{Caller, LinkError};
 use crate::principal::Principal;
 use crate::registry::{Account, Role};
 
@@ -27,5 +27,35 @@ impl Moderation {
             return Ok(owner);
         }
         Ok(self.accounts.suspend(principal, owner.id, why).await?)
+    }
+
+    /// Whether the owner of a link is suspended.
+    pub(super) async fn owner_is_suspended(&self, link: &Link) -> Result<bool, ModerationError> {
+        let owner = self.registry.account(link.owner).await?;
+        Ok(owner.is_some_and(|owner| owner.suspended.is_some()))
+    }
+
+    /// A link as it is stored: `preview` shows those of a suspended owner as blocked. Only for
+    /// moderators and admins.
+    pub async fn link(
+        &self,
+        principal: &Principal,
+        key: &LinkKey,
+    ) -> Result<Option<Link>, ModerationError> {
+        principal.require(Role::Moderator)?;
+        match self.links.get(Caller::OPERATOR, key).await {
+            Err(LinkError::NotFound) => Ok(None),
+            found => Ok(Some(found?)),
+        }
+    }
+
+    /// The owner of a link; `None` for a link without an account. Only for moderators and admins.
+    pub async fn owner_of(
+        &self,
+        principal: &Principal,
+        link: &Link,
+    ) -> Result<Option<Account>, ModerationError> {
+        principal.require(Role::Moderator)?;
+        Ok(self.registry.account(link.owner).await?)
     }
 }

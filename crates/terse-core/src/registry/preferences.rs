@@ -1,4 +1,4 @@
-//! What an account chose for itself: its email address, time zone and language.
+//! What an account chose for itself: its email address, time zone, language and keyboard shortcuts.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,8 @@ pub struct AccountPreferences {
     pub time_zone: Option<String>,
     /// The language of its mails and of the pages for visitors.
     pub language: Option<PageLanguage>,
+    /// Whether the keyboard shortcuts of the dashboard are off.
+    pub shortcuts_off: bool,
 }
 
 /// The stored form.
@@ -25,6 +27,8 @@ struct Stored {
     time_zone: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     language: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    shortcuts_off: bool,
 }
 
 impl AccountPreferences {
@@ -37,6 +41,7 @@ impl AccountPreferences {
             email: self.email.as_ref().map(|email| email.as_str().to_owned()),
             time_zone: self.time_zone.clone(),
             language: self.language.map(|language| language.tag().to_owned()),
+            shortcuts_off: self.shortcuts_off,
         };
         serde_json::to_string(&stored).ok()
     }
@@ -45,11 +50,14 @@ impl AccountPreferences {
     /// chosen: an account must not become unreadable for it.
     pub fn from_stored(text: Option<&str>) -> Self {
         let stored: Option<Stored> = text.and_then(|text| serde_json::from_str(text).ok());
-        let Some(Stored { email, time_zone, language }) = stored else { return Self::default() };
+        let Some(Stored { email, time_zone, language, shortcuts_off }) = stored else {
+            return Self::default();
+        };
         Self {
             email: email.as_deref().and_then(EmailAddress::parse),
             time_zone,
             language: language.as_deref().and_then(PageLanguage::parse),
+            shortcuts_off,
         }
     }
 }
@@ -65,6 +73,7 @@ mod tests {
             email: EmailAddress::parse("ann@example.com"),
             time_zone: Some("Europe/Berlin".to_owned()),
             language: Some(PageLanguage::German),
+            shortcuts_off: true,
         };
         let stored = chosen.to_stored().unwrap();
         assert_eq!(AccountPreferences::from_stored(Some(&stored)), chosen);

@@ -175,6 +175,33 @@ async fn a_decision_is_about_the_link_that_was_reported() {
 }
 
 #[tokio::test]
+async fn a_decision_names_the_one_that_takes_it_back() {
+    use ReportDecision::{Block, Clear, ReinstateOwner, SuspendOwner, Warn};
+    let services = Services::new();
+    let (_, by) = services.account("moderator", Role::Moderator).await;
+    let (owner, _) = services.account("owner", Role::User).await;
+    let link = Link { owner: owner.id, ..alias("reported", "https://example.com/") };
+    services.store.insert(Insert::new(link.clone(), None)).await.unwrap();
+    for (decision, undo) in [
+        (Clear, None),
+        (Block, Some(Clear)),
+        (Block, None),
+        (Warn, Some(Block)),
+        (Clear, Some(Warn)),
+        (SuspendOwner, Some(ReinstateOwner)),
+        // A link of a suspended owner is shown as blocked, but is not.
+        (Block, Some(Clear)),
+        (SuspendOwner, None),
+        (ReinstateOwner, Some(SuspendOwner)),
+        (ReinstateOwner, None),
+    ] {
+        let (reported, why) = ((&link.key, link.created_at), "spam".to_owned());
+        let decided = services.moderation.decide_report(&by, reported, decision, why).await;
+        assert_eq!(decided.unwrap(), undo, "{decision:?}");
+    }
+}
+
+#[tokio::test]
 async fn requests_for_links_that_visitors_do_not_see_count_as_guesses() {
     let services = Services::new();
     let link = alias("there", "https://example.com/");

@@ -145,6 +145,7 @@ impl AccountPage {
                 email: text(account.preferences.email.as_ref().map(EmailAddress::as_str)),
                 time_zone: text(account.preferences.time_zone.as_deref()),
                 language: text(account.preferences.language.map(PageLanguage::tag)),
+                shortcuts_off: account.preferences.shortcuts_off,
                 password: String::new(),
             },
             mail: state.mail.is_some(),
@@ -336,6 +337,7 @@ pub(super) async fn set_preferences(State(state): Web, form: MemberForm) -> Resp
         },
         time_zone: take("time_zone"),
         language: take("language"),
+        shortcuts_off: take("shortcuts").is_empty(),
         password: take("proof"),
     };
     let problem = match state.accounts.set_preferences(&member.principal, edit.clone()).await {

@@ -116,7 +116,10 @@ pub(super) async fn save(
         }
         Ok(BrandingDraft {
             name: form.text("name")?,
-            accent: form.text("accent")?,
+            accent: match form.text("usual_accent")?.is_empty() {
+                true => form.text("accent")?,
+                false => String::new(),
+            },
             abuse_contact: form.text("abuse_contact")?,
             links,
             logo: match (form.file("logo"), form.text("remove_logo")?.is_empty()) {

@@ -10,6 +10,7 @@ use terse_core::clicks::Dimension;
 
 use super::format::grouped;
 use super::{UNAVAILABLE, message, names};
+use crate::csv_cell::safe;
 use crate::value_lists::{ValueCount, ValueLists};
 
 /// The cards: the word in the query, the title, the property, and whether clicks without a value
@@ -133,19 +134,26 @@ pub(super) fn bot_words(kind: &str) -> &str {
 pub(super) fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response {
     let (of, _, dimension, unknown) = CARDS[place];
     let named = if unknown { lists.with_unknown(dimension) } else { lists.known(dimension) };
+    let total = lists.bots.of(lists.tally.clicks).max(1) as f64;
+    let rows = named.iter().map(|row| {
+        let share = format!("{:.4}", row.clicks as f64 / total);
+        [safe(&row.name), safe(&label(of, &row.name)), row.clicks.to_string(), share]
+    });
+    csv_file(&["value", "name", "clicks", "share"], rows, link, of)
+}
+
+/// A CSV file about a link, with a header row.
+pub(super) fn csv_file<const N: usize>(
+    head: &[&str; N],
+    rows: impl Iterator<Item = [String; N]>,
+    link: &Link,
+    of: &str,
+) -> Response {
     let mut table =
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
-    let total = lists.bots.of(lists.tally.clicks).max(1) as f64;
-    let mut written = table.write_record(["value", "name", "clicks", "share"]);
-    for row in &named {
-        let share = format!("{:.4}", row.clicks as f64 / total);
-        let cells = [
-            &crate::csv_cell::safe(&row.name),
-            &crate::csv_cell::safe(&label(of, &row.name)),
-            &row.clicks.to_string(),
-            &share,
-        ];
-        written = written.and_then(|()| table.write_record(cells));
+    let mut written = table.write_record(head);
+    for row in rows {
+        written = written.and_then(|()| table.write_record(row));
     }
     let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };
     // A code has only letters, digits, `-` and `_`, so the file name needs no escaping.

@@ -70,6 +70,8 @@ pub(super) struct LinkForm {
     pub(super) row_action: Option<RowAction>,
     pub(super) tried: DryRunForm,
     pub(super) campaign: [String; 5],
+    /// The parameters of the campaign that the link's target has.
+    pub(super) campaign_before: [String; 5],
     /// Title, description and image of the social preview.
     pub(super) preview: [String; 3],
     pub(super) has_password: bool,
@@ -112,6 +114,7 @@ impl LinkForm {
                 query: take("try.query"),
             },
             campaign: CAMPAIGN.map(|(name, _)| take(name)),
+            campaign_before: Default::default(),
             preview: ["preview.title", "preview.description", "preview.image_url"].map(&mut take),
             has_password: false,
             revision: take("revision"),
@@ -135,7 +138,10 @@ impl LinkForm {
             Some(rules) => rows_of(rules, zone),
         };
         let rules = rules.and_then(|rules| serde_json::to_string_pretty(&rules).ok());
+        let campaign = campaign_of(&link.target);
         Self {
+            campaign_before: campaign.clone(),
+            campaign,
             long_url: link.target.to_string(),
             title: link.title.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default(),
             tags: tags.join(", "),
@@ -161,17 +167,27 @@ impl LinkForm {
         named_zone(&self.tz).unwrap_or_else(|| shell.zone().clone())
     }
 
-    /// The target with the parameters of the campaign.
+    /// Notes the campaign of the link that is changed, so that only changed fields of the form
+    /// replace parameters of the target.
+    pub(super) fn set_campaign_before(&mut self, link: &Link) {
+        self.campaign_before = campaign_of(&link.target);
+    }
+
+    /// The target with the parameters of the campaign. A field that was changed replaces the
+    /// parameter in the target, and one that was emptied removes it.
     pub(super) fn target(&self) -> String {
-        let given = CAMPAIGN.iter().zip(&self.campaign);
-        let given: Vec<(&str, &str)> = given
-            .map(|((name, _), value)| (*name, value.trim()))
-            .filter(|(_, value)| !value.is_empty())
+        let fields = self.campaign.iter().zip(&self.campaign_before);
+        let given: Vec<(&str, &str)> = CAMPAIGN
+            .iter()
+            .zip(fields)
+            .filter(|(_, (value, before))| value.trim() != before.trim())
+            .map(|((name, _), (value, _))| (*name, value.trim()))
             .collect();
         let Ok(mut url) = url::Url::parse(&self.long_url) else { return self.long_url.clone() };
         if given.is_empty() {
             return self.long_url.clone();
         }
+        let added = given.iter().filter(|(_, value)| !value.is_empty());
         // The rest of the query stays as it was typed: the target may depend on its spelling.
         let named = |pair: &&str| {
             let name = pair.split('=').next().unwrap_or_default();
@@ -185,9 +201,9 @@ impl LinkForm {
             .map(str::to_owned)
             .collect();
         let added =
-            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&given).finish();
-        parts.push(added);
-        url.set_query(Some(&parts.join("&")));
+            url::form_urlencoded::Serializer::new(String::new()).extend_pairs(added).finish();
+        parts.extend(Some(added).filter(|added| !added.is_empty()));
+        url.set_query(Some(parts.join("&")).filter(|query| !query.is_empty()).as_deref());
         url.into()
     }
 
@@ -327,9 +343,13 @@ impl LinkForm {
         REDIRECTS.into_iter().map(|(word, label)| (word, label, word == self.redirect))
     }
 
-    pub(super) fn campaign(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
-        let pairs = CAMPAIGN.into_iter().zip(&self.campaign);
-        pairs.map(|((name, label), value)| (name, label, value.as_str()))
+    /// The fields of the campaign: name, label, value, and the value that the target has.
+    pub(super) fn campaign(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &str, &str)> {
+        let values = self.campaign.iter().zip(&self.campaign_before);
+        let pairs = CAMPAIGN.into_iter().zip(values);
+        pairs.map(|((name, label), (value, before))| (name, label, value.as_str(), before.as_str()))
     }
 
     pub(super) fn has_campaign(&self) -> bool {
@@ -359,6 +379,15 @@ impl LinkForm {
             || self.always_new
             || !matches!(self.redirect.as_str(), "" | "302")
     }
+}
+
+/// The parameters of a campaign in the query of a target: the first of each name.
+fn campaign_of(target: &Target) -> [String; 5] {
+    let Ok(url) = url::Url::parse(target.as_str()) else { return Default::default() };
+    CAMPAIGN.map(|(name, _)| {
+        let found = url.query_pairs().find(|(given, _)| given == name);
+        found.map(|(_, value)| value.into_owned()).unwrap_or_default()
+    })
 }
 
 /// The fields of a social preview as texts.
@@ -407,6 +436,22 @@ mod tests {
         let plain =
             LinkForm { long_url: "https://e.com/a?x=%20".to_owned(), ..LinkForm::default() };
         assert_eq!(plain.target(), "https://e.com/a?x=%20", "without a campaign it stays");
+        let before = ["old", "mail", "", "", ""];
+        for (typed, target) in [
+            // Nothing was changed, also not how the target is spelled.
+            (before, "https://e.com/?utm_source=%6fld&utm_medium=mail&x=1"),
+            (["new", "mail", "", "", ""], "https://e.com/?utm_medium=mail&x=1&utm_source=new"),
+            (["", "mail", "", "", ""], "https://e.com/?utm_medium=mail&x=1"),
+            (["", "", "", "", "t"], "https://e.com/?x=1&utm_content=t"),
+        ] {
+            let form = LinkForm {
+                long_url: "https://e.com/?utm_source=%6fld&utm_medium=mail&x=1".to_owned(),
+                campaign: typed.map(str::to_owned),
+                campaign_before: before.map(str::to_owned),
+                ..LinkForm::default()
+            };
+            assert_eq!(form.target(), target, "{typed:?}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use terse_core::{Domain, Link, LinkError, Revision};
+use terse_core::{Domain, Link, LinkError, LinkKey, Revision};
 
 use super::form::sentence;
 use super::home::with_scheme;
@@ -21,7 +21,7 @@ use crate::http::extract::{Name, Peer};
 use crate::http::host::short_url;
 use crate::http::limit_headers;
 use crate::http::params::Params;
-use crate::http::problem::Problem;
+use crate::http::problem::{CONFLICT, Problem};
 use crate::http::state::{App, Web};
 
 #[derive(Template)]
@@ -79,6 +79,35 @@ impl FormPage {
         let (wrong, words) = self.wrong.as_ref()?;
         let rest = wrong.strip_prefix(&format!("rules[{place}]"))?;
         (rest.is_empty() || rest.starts_with('.')).then_some(words)
+    }
+
+    /// Whether the problem of this rule is about this field; `to0` is its first target, and `w0`
+    /// the weight of it. A problem of no field of the row is shown at its first.
+    fn rule_field_wrong(&self, place: &usize, field: &str) -> bool {
+        const FIELDS: [&str; 9] =
+            ["os", "country", "language", "query", "from", "until", "days", "hours", "to"];
+        let Some((wrong, _)) = &self.wrong else { return false };
+        let Some(rest) = wrong.strip_prefix(&format!("rules[{place}]")) else { return false };
+        let rest = rest.trim_start_matches('.');
+        let (name, rest) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+        let is_known = FIELDS.contains(&name);
+        if name != "to" {
+            return if is_known { name == field } else { field == "device" };
+        }
+        let (index, part) =
+            rest.strip_prefix('[').and_then(|rest| rest.split_once(']')).unwrap_or(("0", ""));
+        let kind = if part == ".weight" { "w" } else { "to" };
+        field.strip_prefix(kind) == Some(index)
+    }
+
+    /// The same, of a target or its weight.
+    fn rule_target_wrong(&self, place: &usize, kind: &str, index: &usize) -> bool {
+        self.rule_field_wrong(place, &format!("{kind}{index}"))
+    }
+
+    /// Whether a problem is about the times of a rule.
+    fn rule_times_wrong(&self, place: &usize) -> bool {
+        ["from", "until", "days", "hours"].iter().any(|field| self.rule_field_wrong(place, field))
     }
 
     /// A problem of the rules that belongs to none of the rows.
@@ -281,6 +310,7 @@ pub(super) async fn change(
     let mut form = LinkForm::read(&mut fields);
     form.take_rules(&mut fields);
     form.has_password = link.password.is_some();
+    form.set_campaign_before(&link);
     let page = FormPage::new(&state, &member, form, Some(&link));
     if let Some(action) = page.form.row_action {
         return after_row_action(&state, page, action).await;
@@ -297,7 +327,29 @@ pub(super) async fn change(
     match state.links.patch(member.principal.caller, &link.key, &patch, expected).await {
         Ok(changed) if changed.revision == link.revision => redirect_to(&done("unchanged")),
         Ok(_) => redirect_to(&done("changed")),
-        Err(LinkError::Conflict) => redirect_to(&done("conflict")),
+        Err(LinkError::Conflict) => conflict(&state, &member, page.form, &link.key).await,
         Err(error) => form_problem(page, &error.into()),
     }
+}
+
+/// Shows what was typed again, for the revision that another change has made.
+async fn conflict(state: &App, member: &Member, mut form: LinkForm, key: &LinkKey) -> Response {
+    let link = match state.links.get(member.principal.caller, key).await {
+        Ok(link) if link.deleted_at.is_none() => link,
+        Ok(_) => return message(&NOT_FOUND),
+        Err(error) => {
+            return message(if Problem::from(error).status() >= 500 {
+                &UNAVAILABLE
+            } else {
+                &NOT_FOUND
+            });
+        }
+    };
+    form.revision = link.revision.0.to_string();
+    form.has_password = link.password.is_some();
+    form.set_campaign_before(&link);
+    let detail = "the link was changed elsewhere while you edited it; what you typed is below. Save \
+                  again to keep it and replace that change, which stays in the history";
+    let page = FormPage::new(state, member, form, Some(&link));
+    form_problem(page, &Problem::new(&CONFLICT, detail))
 }

@@ -10,7 +10,7 @@ use terse_core::clicks::{Click, ClickSubject, LinkId, OwnVisitor, Period, RawQue
 use terse_core::{Link, StoreError, Timestamp};
 
 use super::cards::bot_words;
-use super::link::{LinkHead, ago_and_exact, find_link};
+use super::link::{LinkHead, find_link};
 use super::link_stats::who;
 use super::member::Member;
 use super::session::app_page;
@@ -48,7 +48,7 @@ struct LivePage {
 }
 
 struct LiveRow {
-    ago: String,
+    time: String,
     exact: String,
     who: String,
     referrer: String,
@@ -61,11 +61,11 @@ struct LiveRow {
 
 impl LiveRow {
     fn new(click: &Click, own: &OwnVisitor, shell: &Shell, now: Timestamp) -> Self {
-        let (ago, exact) = ago_and_exact(shell, click.at, now);
+        let (time, exact) = (shell.clock(click.at, now), shell.date_time(click.at));
         let bot = click.bot.map(|kind| bot_words(kind.as_str()).to_owned());
         let referrer = click.referrer.as_deref().unwrap_or("direct").to_owned();
         let (repeat, own) = (click.repeat, own.made(click));
-        Self { ago, exact, who: who(click), referrer, bot, repeat, own }
+        Self { time, exact, who: who(click), referrer, bot, repeat, own }
     }
 }
 

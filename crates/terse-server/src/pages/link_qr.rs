@@ -124,8 +124,11 @@ pub(super) async fn show(
     let (ink, paper) = (drawing.ink.to_string(), drawing.paper.to_string());
     let size = if typed.size.is_empty() { 1024 } else { drawing.size };
     for (field, colour) in [(&mut typed.fg, &ink), (&mut typed.bg, &paper)] {
-        if field.is_empty() {
+        if problem.is_none() || field.is_empty() {
             field.clone_from(colour);
+        } else if !field.starts_with('#') {
+            // A field for colours shows only `#` and six digits.
+            field.insert(0, '#');
         }
     }
     let mut query = url::form_urlencoded::Serializer::new(String::new());

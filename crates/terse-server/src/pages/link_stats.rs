@@ -8,8 +8,9 @@ use terse_core::clicks::{
     BotFilter, Click, ClickReport, ClickSubject, Count, LinkId, Period, RawQuery,
 };
 use terse_core::{Link, StoreError};
+use url::form_urlencoded::Serializer;
 
-use super::cards::{CARDS, Card, bot_card, bot_words, card, csv};
+use super::cards::{CARDS, Card, bot_card, bot_words, card, csv, csv_file};
 use super::chart::{Chart, ChartPoint};
 use super::form::FormError;
 use super::format::{ago, grouped};
@@ -27,6 +28,8 @@ use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 use crate::value_lists::ValueLists;
 
+/// The word for the clicks over time, beside those of the cards.
+const TIME: &str = "time";
 /// How many values a card shows by name, and how many the whole table.
 const ON_CARD: usize = 6;
 const IN_TABLE: usize = 200;
@@ -46,6 +49,8 @@ struct StatsPage {
     /// Whether the period has no clicks.
     is_silent: bool,
     asked: ClickQuery,
+    /// The address of the single clicks that the page counts.
+    clicks_csv: String,
     problem: Option<FormError>,
 }
 
@@ -101,6 +106,17 @@ impl ClickQuery {
 
     fn csv(&self, of: &str) -> String {
         self.path("values", &[("of", of), ("format", "csv")])
+    }
+
+    /// The address of the single clicks of this period, as CSV.
+    fn clicks_csv(&self, period: Period) -> String {
+        let mut query = Serializer::new(String::new());
+        query.append_pair("format", "csv").append_pair("bots", self.bots_word());
+        query.extend_pairs(self.domain.iter().map(|domain| ("domain", domain)));
+        let times = [("from", period.from), ("to", period.to)];
+        let times = times.into_iter().filter_map(|(name, at)| Some((name, at?.to_string())));
+        query.extend_pairs(times);
+        format!("/api/v1/urls/{}/clicks?{}", self.code, query.finish())
     }
 
     /// Which clicks are counted: the word, the label and whether it is chosen.
@@ -263,13 +279,15 @@ pub(super) async fn show(
     let cards = bot_card(&lists).into_iter().chain(cards).collect();
     let head = LinkHead::new(&state, &shell, &link, owner, "", done.as_deref());
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
+    let asked = ClickQuery::new(&head, &window, bots);
     let page = StatsPage {
         figures: figures(&state, &shell, &link, &report, before.as_ref(), bots, last),
         chart: chart(&window, &report, before.as_ref(), bots),
         cards,
         map: WorldMap::of(&lists),
         is_silent: report.tally.clicks.all() == 0,
-        asked: ClickQuery::new(&head, &window, bots),
+        clicks_csv: asked.clicks_csv(window.period()),
+        asked,
         shell,
         head,
         window,
@@ -346,6 +364,13 @@ pub(super) fn chart(
     Chart::new(points.collect())
 }
 
+/// The points of the chart, as CSV.
+fn csv_of_series(window: &Window, report: &ClickReport, bots: BotFilter, link: &Link) -> Response {
+    let (_, points, _) = window.points(&report.buckets, &[]);
+    let rows = points.iter().map(|point| [point.start.clone(), bots.of(point.clicks).to_string()]);
+    csv_file(&["from", "clicks"], rows, link, TIME)
+}
+
 #[derive(Template)]
 #[template(path = "link_values.html")]
 struct ValuesPage {
@@ -355,6 +380,27 @@ struct ValuesPage {
     card: Card,
     map: Option<WorldMap>,
     asked: ClickQuery,
+}
+
+impl ValuesPage {
+    /// The title of the column of values.
+    fn column(&self) -> &'static str {
+        match self.card.of {
+            "referrers" => "Referrer",
+            "countries" => "Country",
+            "cities" => "City",
+            "devices" => "Device",
+            "browsers" => "Browser",
+            "systems" => "System",
+            "languages" => "Language",
+            "campaigns" => "Campaign",
+            "sources" => "Source",
+            "mediums" => "Medium",
+            "terms" => "Term",
+            "contents" => "Content",
+            _ => "Value",
+        }
+    }
 }
 
 /// All values of a property, as a table or as CSV.
@@ -367,9 +413,11 @@ pub(super) async fn values(
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
     let (of, format) = (params.take("of").unwrap_or_default(), params.take("format"));
     let shell = member.shell(&state, "/links");
-    let Some(place) = CARDS.iter().position(|(word, ..)| *word == of) else {
+    let place = CARDS.iter().position(|(word, ..)| *word == of);
+    let is_time = of == TIME && format.as_deref() == Some("csv");
+    if place.is_none() && !is_time {
         return message(&NOT_FOUND);
-    };
+    }
     let read = match Read::of(&state, &member, &shell, &mut params, &code).await {
         Ok(read) => read,
         Err(response) => return response,
@@ -383,8 +431,10 @@ pub(super) async fn values(
         Err(error) => return unavailable(&error),
     };
     let lists = ValueLists { tally: &report.tally, bots, most: IN_TABLE };
-    if format.as_deref() == Some("csv") {
-        return csv(&lists, place, &link);
+    match (place, format.as_deref()) {
+        (None, _) => return csv_of_series(&window, &report, bots, &link),
+        (Some(place), Some("csv")) => return csv(&lists, place, &link),
+        (Some(_), _) => {}
     }
     let head = LinkHead::new(&state, &shell, &link, owner, "", None);
     let asked = ClickQuery::new(&head, &window, bots);

@@ -6,6 +6,7 @@
 
 mod account;
 mod accounts;
+mod app_message;
 mod assets;
 mod audit_words;
 mod branding;
@@ -33,6 +34,7 @@ mod links_bulk;
 mod login;
 mod member;
 mod moderation;
+mod moderation_decisions;
 mod names;
 mod oidc;
 mod overview;
@@ -65,10 +67,12 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use terse_core::{EffectiveOperator, Hosts, Operator, PageLanguage};
 
-pub(crate) use assets::{app_css, app_js, css, docs_js, js, world};
+pub(crate) use app_message::in_app_frame;
+pub(crate) use assets::{app_css, app_js, css, docs_js, js, touch_icon, world};
 pub(crate) use docs::{DOCS_CSP, docs_page};
 pub(crate) use frame::{PageFrame, Visitor};
 pub(crate) use password::{PasswordProblem, password_page};
+pub(crate) use shell::SHORTCUTS;
 
 use crate::http::refusal::refusal;
 use crate::http::state::App;
@@ -170,7 +174,7 @@ fn connections() -> Router<Arc<App>> {
 fn running() -> Router<Arc<App>> {
     Router::new()
         .route("/moderation", get(moderation::show))
-        .route("/moderation/decide", post(moderation::decide))
+        .route("/moderation/decide", post(moderation_decisions::decide))
         .route("/moderation/hosts", post(moderation::block_host))
         .route("/moderation/hosts/unblock", post(moderation::unblock_host))
         .route("/accounts", get(accounts::show))

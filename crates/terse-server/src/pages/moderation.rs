@@ -6,19 +6,18 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::accounts::reason_or;
-use terse_core::moderation::{HostLink, HostSearch, ModerationError, ReportDecision};
-use terse_core::registry::{
-    Actor, AuditEntry, AuditQuery, BlockedHost, ReportId, ReportState, ReportedLink,
-};
-use terse_core::{Code, Domain, Link, LinkKey, ListMatch, OwnerId, Timestamp};
+use terse_core::moderation::{HostLink, HostSearch, ModerationError};
+use terse_core::registry::{Actor, AuditEntry, AuditQuery, BlockedHost, ReportState, ReportedLink};
+use terse_core::{Link, ListMatch, OwnerId, Principal, Timestamp};
 
 use super::audit_words::{Subject, action_words, subject};
 use super::form::{field_problem, problem_of};
 use super::format::{ago, grouped, middle_cut};
 use super::member::{Member, MemberForm, ModeratorForm, ModeratorPage};
+use super::moderation_decisions::{DecisionLink, Place, Toast, choices, decision_toast};
 use super::session::{app_page, app_problem_page, page_with_problem, redirect_to};
 use super::shell::Shell;
-use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
+use super::{NOT_FOUND, UNAVAILABLE, html, message};
 use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -46,12 +45,12 @@ struct ModerationPage {
     /// The path of the next records, and whether these are the latest.
     older: Option<String>,
     is_latest: bool,
-    done: Option<&'static str>,
+    done: Option<Toast>,
     wrong: Option<(String, String)>,
     /// What was typed into the form of blocked hosts.
     host: String,
-    /// What was searched for.
-    search: String,
+    /// The page of reports, the row that takes the focus, and what was searched for.
+    place: Place,
 }
 
 impl ModerationPage {
@@ -66,18 +65,39 @@ impl ModerationPage {
 
 /// A reported link.
 struct Reported {
-    code: String,
-    domain: String,
-    name: String,
+    of: DecisionLink,
     path: String,
-    /// Its target, owner and state; `None` if the link is gone.
-    link: Option<(String, String, &'static str)>,
+    /// `None` if the link is gone.
+    link: Option<LinkNow>,
     reasons: String,
     texts: Vec<String>,
-    /// When the reported link was created: a later one may have the same code.
-    created: i64,
     since: String,
     since_exact: String,
+}
+
+/// A reported link as it is now.
+struct LinkNow {
+    target: String,
+    status: &'static str,
+    owner: Owner,
+}
+
+/// The owner of a link.
+struct Owner {
+    name: String,
+    is_suspended: bool,
+}
+
+impl Owner {
+    async fn of(state: &App, principal: &Principal, link: &Link) -> Result<Self, ModerationError> {
+        let account = state.moderation.owner_of(principal, link).await?;
+        Ok(match account {
+            Some(account) => {
+                Self { name: account.name.to_string(), is_suspended: account.suspended.is_some() }
+            }
+            None => Self { name: "no account".to_owned(), is_suspended: false },
+        })
+    }
 }
 
 struct Host {
@@ -98,7 +118,7 @@ struct FoundHost {
 }
 
 struct FoundLink {
-    name: String,
+    of: DecisionLink,
     path: String,
     /// The target that is on the host, and whether a redirect rule has it.
     target: String,
@@ -106,6 +126,8 @@ struct FoundLink {
     owner: String,
     status: &'static str,
     ago: String,
+    /// The decisions that would change something: their names and labels.
+    choices: Vec<(&'static str, &'static str)>,
 }
 
 /// A list that targets are compared with.
@@ -131,9 +153,6 @@ struct Record {
 
 fn done_message(word: &str) -> Option<&'static str> {
     Some(match word {
-        "blocked" => "The link is blocked. Visitors get 451.",
-        "cleared" => "The link is cleared. It redirects, whatever lists and reports say.",
-        "banned" => "The owner is suspended: keys, sessions and all links.",
         "refused" => "That is not allowed. Nothing was done.",
         "host-blocked" => "The host is blocked.",
         "host-unblocked" => "The host is no longer blocked.",
@@ -143,44 +162,39 @@ fn done_message(word: &str) -> Option<&'static str> {
 
 async fn reported(
     state: &App,
+    principal: &Principal,
     shell: &Shell,
     (reported, link): (ReportedLink, Option<Link>),
     now: Timestamp,
-) -> Reported {
+) -> Result<Reported, ModerationError> {
     let key = &reported.link;
     let short = short_url(key, &state.links.rules().hosts);
     let link = match link {
         None => None,
         Some(link) => {
-            let owner = state.accounts.name_of(link.owner).await.ok().flatten();
-            let owner = owner.unwrap_or_else(|| "no account".to_owned());
-            Some((middle_cut(link.target.as_str(), 120), owner, link.status(now).as_str()))
+            let target = middle_cut(link.target.as_str(), 120);
+            let owner = Owner::of(state, principal, &link).await?;
+            Some(LinkNow { target, status: link.status(now).as_str(), owner })
         }
     };
     let reasons = reported.reasons.iter().map(|(reason, count)| match count {
         1 => reason.to_string(),
         _ => format!("{reason} × {count}"),
     });
-    Reported {
-        code: key.code.to_string(),
-        domain: if key.domain.is_primary() {
-            String::new()
-        } else {
-            key.domain.as_str().to_owned()
-        },
-        name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
+    Ok(Reported {
+        of: DecisionLink::new(state, key, reported.created_at),
         path: format!("{short}+"),
         link,
         reasons: reasons.collect::<Vec<_>>().join(" · "),
         since: ago(reported.since, now),
         since_exact: shell.date_time(reported.since),
         texts: reported.texts.iter().map(|text| middle_cut(text, 400)).collect(),
-        created: reported.created_at.as_ms(),
-    }
+    })
 }
 
 async fn found_host(
     state: &App,
+    principal: &Principal,
     found: HostSearch,
     now: Timestamp,
 ) -> Result<FoundHost, ModerationError> {
@@ -190,14 +204,15 @@ async fn found_host(
     let mut links = Vec::with_capacity(found.links.len());
     for HostLink { link, target, by_rule } in &found.links {
         let short = short_url(&link.key, &state.links.rules().hosts);
-        let owner = state.accounts.name_of(link.owner).await.ok().flatten();
+        let owner = Owner::of(state, principal, link).await?;
         links.push(FoundLink {
-            name: short.split_once("://").map_or(short.as_str(), |(_, rest)| rest).to_owned(),
+            of: DecisionLink::new(state, &link.key, link.created_at),
+            choices: choices(link, owner.is_suspended),
             // The page of a link is for its owner and admins; its preview is for everyone.
             path: format!("{short}+"),
             target: middle_cut(target.as_str(), 120),
             by_rule: *by_rule,
-            owner: owner.unwrap_or_else(|| "no account".to_owned()),
+            owner: owner.name,
             status: link.status(now).as_str(),
             ago: ago(link.created_at, now),
         });
@@ -248,31 +263,31 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
     }
 }
 
-/// Which page of the reports and of the audit log is shown.
-#[derive(Default)]
-struct Pages {
-    /// Reports after this one.
-    after: Option<ReportId>,
-    /// Records before the one with this number.
-    before: Option<u64>,
-}
-
+/// The page at a place, with the records before the one with this number.
 async fn page_for(
     state: &App,
     member: &Member,
-    Pages { after, before }: Pages,
+    mut place: Place,
+    before: Option<u64>,
 ) -> Result<ModerationPage, ModerationError> {
     let shell = member.shell(state, "/moderation");
     let (now, principal) = (state.links.now(), &member.principal);
     let mut reports = Vec::new();
-    let mut waiting =
-        state.moderation.reported(principal, ReportState::Open, after, REPORTS + 1).await?;
+    let from = async |after| {
+        state.moderation.reported(principal, ReportState::Open, after, REPORTS + 1).await
+    };
+    let mut waiting = from(place.after).await?;
+    if waiting.is_empty() && place.after.take().is_some() {
+        // The last page has been decided.
+        waiting = from(None).await?;
+    }
     let is_more = waiting.len() > REPORTS;
     waiting.truncate(REPORTS);
     let last = waiting.last().filter(|_| is_more).map(|(last, _)| last.first);
     for found in waiting {
-        reports.push(reported(state, &shell, found, now).await);
+        reports.push(reported(state, principal, &shell, found, now).await?);
     }
+    place.at = place.at.map(|at| at.min(reports.len().saturating_sub(1)));
     let hosts = state.moderation.blocked_hosts(principal).await?;
     let query = AuditQuery { before, subject: None, act: None, limit: RECORDS + 1 };
     let mut entries = state.moderation.audit(principal, &query).await?;
@@ -298,7 +313,7 @@ async fn page_for(
     Ok(ModerationPage {
         reports,
         next: last.map(|last| format!("/moderation?after={}", last.0)),
-        is_first: after.is_none(),
+        is_first: place.after.is_none(),
         more_hosts: hosts.len().saturating_sub(HOSTS),
         hosts: hosts.into_iter().take(HOSTS).map(row).collect(),
         found: None,
@@ -309,7 +324,7 @@ async fn page_for(
         done: None,
         wrong: None,
         host: String::new(),
-        search: String::new(),
+        place,
         shell,
     })
 }
@@ -325,20 +340,25 @@ pub(super) async fn show(
     params: Result<Params, Problem>,
 ) -> Response {
     let Ok(mut params) = params else { return message(&NOT_FOUND) };
-    let mut number = |name| params.take(name).and_then(|id| id.parse().ok());
-    let pages = Pages { after: number("after").map(ReportId), before: number("before") };
-    let mut page = match page_for(&state, &member, pages).await {
-        Ok(page) => page,
-        Err(error) => return error_page(&error),
+    let before = params.take("before").and_then(|number| number.parse().ok());
+    let done = params.take("done").unwrap_or_default();
+    let place = Place::take(&mut params);
+    let principal = &member.principal;
+    let toast = match done_message(&done) {
+        Some(words) => Ok(Some(Toast { words: words.to_owned(), button: None })),
+        None => decision_toast(&state, principal, &done, &mut params).await,
     };
-    page.done = params.take("done").and_then(|word| done_message(&word));
-    page.search = params.take("search").unwrap_or_default();
-    if page.search.trim().is_empty() {
+    let (toast, mut page) = match (toast, page_for(&state, &member, place, before).await) {
+        (Ok(toast), Ok(page)) => (toast, page),
+        (Err(error), _) | (_, Err(error)) => return error_page(&error),
+    };
+    page.done = toast;
+    if page.place.search.trim().is_empty() {
         return app_page(StatusCode::OK, html(&page));
     }
     let found = async {
-        let found = state.moderation.search_host(&member.principal, &page.search).await?;
-        found_host(&state, found, state.links.now()).await
+        let found = state.moderation.search_host(principal, &page.place.search).await?;
+        found_host(&state, principal, found, state.links.now()).await
     };
     match found.await {
         Ok(found) => page.found = Some(found),
@@ -363,7 +383,7 @@ async fn form_problem(
 ) -> Response {
     page_with_problem(
         error,
-        page_for(state, member, Pages::default()),
+        page_for(state, member, Place::default(), None),
         error_page,
         |page, problem| {
             page.wrong = field_problem(problem, "host");
@@ -371,42 +391,6 @@ async fn form_problem(
         },
     )
     .await
-}
-
-/// A decision about a reported link.
-pub(super) async fn decide(
-    State(state): Web,
-    ModeratorForm(MemberForm { member, mut fields }): ModeratorForm,
-) -> Response {
-    let mut take = |name| fields.take(name).unwrap_or_default();
-    let (code, domain, why) = (take("code"), take("domain"), take("why"));
-    let (decision, created) = (take("decision"), take("created"));
-    let domain = match domain.as_str() {
-        "" => Some(Domain::primary()),
-        host => state.links.rules().hosts.domain_of(host),
-    };
-    let (Some(domain), Some(code)) = (domain, Code::parse(&code)) else {
-        return message(&BAD_FORM);
-    };
-    let key = LinkKey { domain, code };
-    let (decision, word) = match decision.as_str() {
-        "block" => (ReportDecision::Block, "blocked"),
-        "clear" => (ReportDecision::Clear, "cleared"),
-        "ban" => (ReportDecision::SuspendOwner, "banned"),
-        _ => return message(&BAD_FORM),
-    };
-    let Some(created_at) = created.parse().ok().map(Timestamp::from_ms) else {
-        return redirect_to("/moderation?done=refused");
-    };
-    let why = reason_or(&why, "decided in the dashboard");
-    let reported = (&key, created_at);
-    match state.moderation.decide_report(&member.principal, reported, decision, why).await {
-        Ok(()) => redirect_to(&format!("/moderation?done={word}")),
-        Err(error) => match Problem::from(error).status() {
-            500.. => message(&UNAVAILABLE),
-            _ => redirect_to("/moderation?done=refused"),
-        },
-    }
 }
 
 pub(super) async fn block_host(

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use terse_core::clicks::{BusyLink, Period};
 use terse_core::{
-    BusiestLink, Link, LinkError, LinkKey, ListQuery, Sort, StoreError, TagClicks, Timestamp,
+    BusiestLink, Link, LinkError, LinkKey, LinkStatus, ListQuery, Sort, StoreError, TagClicks,
+    Timestamp,
 };
 use url::form_urlencoded::byte_serialize;
 
@@ -20,6 +21,10 @@ use crate::http::state::App;
 
 /// How many links each list shows.
 const LISTED: usize = 7;
+/// With this many links, an account needs no next steps.
+const MANY: usize = 4;
+/// How many pages of a list are read to count its links.
+const MAX_PAGES: usize = 10;
 /// How many of the busiest links of the period have their tags added up.
 const WITH_TAGS: usize = 200;
 /// More links than are listed, because the busiest links by all clicks need not be the busiest by
@@ -34,6 +39,10 @@ const WITH_HISTORY: usize = 24;
 
 /// The lists of the overview.
 pub(super) struct Lists {
+    /// Whether the account has no link at all, also no archived or deleted one.
+    pub(super) is_new: bool,
+    /// Whether it has so few links that the page shows the next steps.
+    pub(super) has_few: bool,
     pub(super) newest: Vec<Listed>,
     /// The links with the most clicks of the period.
     pub(super) top: Vec<Listed>,
@@ -72,6 +81,12 @@ impl Lists {
     ) -> Result<Self, LinkError> {
         let now = state.links.now();
         let newest = newest(state, member, now).await?;
+        let all = ListQuery::all(Sort::Newest, MANY, now);
+        let has_few = newest.len() < MANY && count(state, member, all.clone()).await? < MANY;
+        let deleted = ListQuery { status: Some(LinkStatus::Deleted), limit: 1, ..all.clone() };
+        let is_new = newest.is_empty()
+            && count(state, member, ListQuery { limit: 1, ..all }).await? == 0
+            && count(state, member, deleted).await? == 0;
         let clicks = &*state.clicks;
         let reading = state.links.busiest(member.principal.caller, clicks, period, WITH_TAGS);
         let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());
@@ -90,6 +105,8 @@ impl Lists {
             small: ago(link.created_at, now),
         });
         Ok(Self {
+            is_new,
+            has_few,
             newest: listed.collect(),
             top: busiest.iter().take(LISTED).map(|found| top(state, found)).collect(),
             tags: TagClicks::ranked(&busiest, LISTED).into_iter().map(tag).collect(),
@@ -133,6 +150,23 @@ fn busy(state: &App, member: &Member, now: Timestamp) -> Vec<BusyLink> {
     busy.sort_by(|a, b| b.clicks.humans.cmp(&a.clicks.humans).then_with(|| a.link.cmp(&b.link)));
     busy.truncate(LISTED);
     busy
+}
+
+/// How many links of the account there are, counted up to the limit of the query.
+async fn count(state: &App, member: &Member, mut query: ListQuery) -> Result<usize, LinkError> {
+    query.owner = Some(member.here.account.id);
+    let (caller, most) = (member.principal.caller, query.limit);
+    let mut found = 0;
+    // A page may be empty although there are more.
+    for _ in 0..MAX_PAGES {
+        let page = state.links.list(caller, query.clone()).await?.page;
+        found += page.links.len();
+        match page.next {
+            Some(next) if found < most => query.after = Some(next),
+            _ => break,
+        }
+    }
+    Ok(found.min(most))
 }
 
 async fn newest(state: &App, member: &Member, now: Timestamp) -> Result<Vec<Link>, LinkError> {

@@ -44,6 +44,20 @@ const ADMIN_ENTRIES: [(&str, &str, &str, Role); 4] = [
     ("/system", "System", "system", Role::Admin),
 ];
 
+/// The keys of the dashboard, and what each does.
+pub(crate) const SHORTCUTS: [(&str, &str); 10] = [
+    ("/", "Search links"),
+    ("n", "New link"),
+    ("↓ j", "Next row; from the search or the page, the first one"),
+    ("↑ k", "Previous row"),
+    ("Enter", "Open the link of the row"),
+    ("x", "Select the row"),
+    ("c", "Copy the short link of the row"),
+    ("e", "Edit the link of the row"),
+    ("Esc", "Leave a field, or close a menu"),
+    ("?", "Show these keys"),
+];
+
 /// Up to how many reported links are counted.
 pub(super) const MAX_COUNTED_REPORTS: usize = 100;
 
@@ -60,6 +74,7 @@ pub(super) struct Shell {
     /// What else a search keeps: the names and values of hidden fields.
     search_fields: Vec<(&'static str, String)>,
     zone: TimeZone,
+    shortcuts: bool,
     /// How many reported links wait for a decision, counted up to [`MAX_COUNTED_REPORTS`].
     reports: usize,
 }
@@ -80,6 +95,7 @@ impl Shell {
             search: String::new(),
             search_fields: Vec::new(),
             zone: chosen_zone(account).unwrap_or_else(|| zone_of(headers)),
+            shortcuts: !account.preferences.shortcuts_off,
             reports: 0,
         }
     }
@@ -137,6 +153,11 @@ impl Shell {
         &self.search_fields
     }
 
+    /// Whether single keys are shortcuts: the account can turn them off.
+    pub(super) fn has_shortcuts(&self) -> bool {
+        self.shortcuts
+    }
+
     pub(super) fn zone(&self) -> &TimeZone {
         &self.zone
     }
@@ -148,13 +169,21 @@ impl Shell {
 
     /// A date in the viewer's zone, with the year if it is another one than now.
     pub(super) fn day(&self, at: Timestamp, now: Timestamp) -> String {
-        let zoned = |at: Timestamp| {
-            let at = jiff::Timestamp::from_millisecond(at.as_ms()).ok()?;
-            Some(at.to_zoned(self.zone.clone()))
-        };
-        let Some((at, now)) = zoned(at).zip(zoned(now)) else { return at.to_string() };
+        let Some((at, now)) = self.zoned(at).zip(self.zoned(now)) else { return at.to_string() };
         let format = if at.year() == now.year() { "%-d %b" } else { "%-d %b %Y" };
         at.strftime(format).to_string()
+    }
+
+    /// The time of day with seconds, and the date if it is not today's.
+    pub(super) fn clock(&self, at: Timestamp, now: Timestamp) -> String {
+        let Some((at, now)) = self.zoned(at).zip(self.zoned(now)) else { return at.to_string() };
+        let format = if at.date() == now.date() { "%H:%M:%S" } else { "%-d %b, %H:%M:%S" };
+        at.strftime(format).to_string()
+    }
+
+    fn zoned(&self, at: Timestamp) -> Option<jiff::Zoned> {
+        let at = jiff::Timestamp::from_millisecond(at.as_ms()).ok()?;
+        Some(at.to_zoned(self.zone.clone()))
     }
 
     pub(super) fn is_current(&self, path: &str) -> bool {

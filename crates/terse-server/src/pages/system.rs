@@ -10,7 +10,7 @@ use axum::response::Response;
 use terse_core::moderation::ModerationError;
 use terse_core::registry::RemovalAlarm;
 use terse_core::{
-    ChangedSetting, CheckResult, Finding, JobStatus, SystemReport, Timestamp, system_report,
+    CheckResult, Finding, JobStatus, SettingInForce, SystemReport, Timestamp, system_report,
 };
 
 use super::format::{ago, grouped, span};
@@ -32,14 +32,15 @@ struct SystemPage {
     shell: Shell,
     version: &'static str,
     now: String,
-    findings: Vec<FindingRow>,
-    /// Problems and warnings.
-    open: usize,
+    /// Problems and warnings, and the checks that are good.
+    open: Vec<FindingRow>,
+    good: Vec<FindingRow>,
     jobs: Vec<JobRow>,
     /// Sizes, cache, journal, queues and backup: the name of each, and its value.
     figures: Vec<(String, String)>,
-    /// The settings that differ from their defaults.
-    settings: Vec<ChangedSetting>,
+    /// The settings that differ from their defaults, and the others.
+    changed: Vec<SettingInForce>,
+    usual: Vec<SettingInForce>,
     /// A removal of links that waits for a confirmation.
     removal: Option<RemovalAlarm>,
     done: Option<&'static str>,
@@ -147,10 +148,19 @@ fn took(of: Duration) -> String {
     }
 }
 
+/// A text in parts, and whether each is code: commands are between backticks.
+type Marked = Vec<(String, bool)>;
+
+fn marked(text: &str) -> Marked {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(place, part)| (part.to_owned(), place % 2 == 1));
+    parts.filter(|(part, _)| !part.is_empty()).collect()
+}
+
 struct FindingRow {
     what: String,
-    found: String,
-    advice: String,
+    found: Marked,
+    advice: Marked,
     word: &'static str,
     class: &'static str,
 }
@@ -163,7 +173,7 @@ impl From<Finding> for FindingRow {
             CheckResult::Problem => ("problem", "bad"),
         };
         let Finding { what, found, advice, .. } = finding;
-        Self { what, found, advice, word, class }
+        Self { what, found: marked(&found), advice: marked(&advice), word, class }
     }
 }
 
@@ -175,12 +185,8 @@ pub(super) async fn show(
     let Ok(mut findings) = self_check::findings(&state, member.principal.clone()).await else {
         return message(&UNAVAILABLE);
     };
-    // What needs attention comes first; the order of the checks stays.
-    findings.sort_by_key(|finding| match finding.verdict {
-        CheckResult::Problem => 0,
-        CheckResult::Warning => 1,
-        CheckResult::Good => 2,
-    });
+    // Problems come before warnings; the order of the checks stays.
+    findings.sort_by_key(|finding| finding.verdict != CheckResult::Problem);
     let removal = match state.removals.waiting(&member.principal).await {
         Ok(removal) => removal,
         Err(error) => {
@@ -196,14 +202,20 @@ pub(super) async fn show(
     };
     let shell = member.shell(&state, "/system");
     let now = state.links.now();
+    let Ok(erasures) = state.erasures.unfinished().await else { return message(&UNAVAILABLE) };
+    let figures = figures(&report, erasures.len(), now);
+    let (changed, usual) = report.settings.into_iter().partition(|setting| setting.is_changed);
+    let (good, open): (Vec<Finding>, Vec<Finding>) =
+        findings.into_iter().partition(|finding| finding.verdict == CheckResult::Good);
     let page = SystemPage {
-        figures: figures(&report, now),
-        settings: report.settings,
+        figures,
+        changed,
+        usual,
         jobs: jobs.into_iter().map(|job| JobRow::new(job, &shell, now)).collect(),
         version: env!("CARGO_PKG_VERSION"),
         now: shell.date_time(now),
-        open: findings.iter().filter(|finding| finding.verdict != CheckResult::Good).count(),
-        findings: findings.into_iter().map(FindingRow::from).collect(),
+        open: open.into_iter().map(FindingRow::from).collect(),
+        good: good.into_iter().map(FindingRow::from).collect(),
         removal,
         done: params.ok().and_then(|mut params| match params.take("done")?.as_str() {
             "job" => Some("The job starts now."),
@@ -215,7 +227,7 @@ pub(super) async fn show(
 }
 
 /// The figures of a report, for the page.
-fn figures(report: &SystemReport, now: Timestamp) -> Vec<(String, String)> {
+fn figures(report: &SystemReport, erasures: usize, now: Timestamp) -> Vec<(String, String)> {
     let mut figures = Vec::new();
     let mut add = |name: &str, value: String| figures.push((name.to_owned(), value));
     if let Some(per_mille) = report.cache_hits {
@@ -229,6 +241,9 @@ fn figures(report: &SystemReport, now: Timestamp) -> Vec<(String, String)> {
     }
     for (name, waiting) in &report.queues {
         add(&format!("Waiting: {name}"), grouped(*waiting));
+    }
+    if erasures > 0 {
+        add("Waiting: Erasures of accounts", grouped(erasures as u64));
     }
     let backup = report.last_backup.map(|at| ago(at, now));
     add("Last backup", backup.unwrap_or_else(|| "never".to_owned()));

@@ -1,6 +1,7 @@
 //! The pages of moderators and admins.
 
 use serde_json::json;
+use terse_core::SettingInForce;
 use terse_core::registry::Role;
 
 use crate::web::{Answer, MODERATOR, OWNER, Web};
@@ -75,21 +76,35 @@ async fn a_report_is_decided_with_one_click() {
     let body = &*format!("code=bad&domain=&decision=block&why=imitates+a+bank&created={created}");
     assert_eq!(send(&web, &user, "/moderation/decide", body).await.status, 404);
     let decided = send(&web, &moderator, "/moderation/decide", body).await;
-    assert_eq!(decided.header("location"), "/moderation?done=blocked");
-    let text = open(&web, &moderator, "/moderation?done=blocked").await.text();
-    for shown in ["No reports wait", "The link is blocked.", "imitates a bank", "terse-moderator"] {
+    let blocked = format!("/moderation?done=blocked&code=bad&domain=&created={created}&undo=clear");
+    assert_eq!(decided.header("location"), blocked);
+    let text = open(&web, &moderator, &blocked).await.text();
+    for shown in [
+        "No reports wait",
+        "go.example/bad is blocked.",
+        "aria-label=\"Undo: go.example/bad\"",
+        "imitates a bank",
+        "terse-moderator",
+    ] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
     let link = web.as_owner("GET /api/v1/urls/bad", OWNER.0, serde_json::Value::Null).await;
     assert_eq!(link.json()["status"], "blocked");
-    for (body, location) in [
-        ("code=bad&decision=clear", "/moderation?done=cleared"),
-        ("code=missing&decision=clear", "/moderation?done=refused"),
-        ("code=bad&decision=ban", "/moderation?done=banned"),
+    for (body, done) in [
+        ("code=bad&decision=clear", "cleared&code=bad&domain=&created=?&undo=block"),
+        ("code=missing&decision=clear", "refused"),
+        ("code=bad&decision=ban", "banned&code=bad&domain=&created=?&undo=reinstate"),
+        ("code=bad&decision=reinstate", "reinstated&code=bad&domain=&created=?&undo=ban"),
+        // The page of reports, the row and the search stay.
+        (
+            "code=bad&decision=warn&after=3&at=1&search=a.example",
+            "warned&code=bad&domain=&created=?&undo=clear&after=3&search=a.example&at=1",
+        ),
     ] {
         let decided =
             send(&web, &moderator, "/moderation/decide", &format!("{body}&created={created}"))
                 .await;
+        let location = format!("/moderation?done={}", done.replace('?', &created.to_string()));
         assert_eq!(decided.header("location"), location, "{}", decided.text());
     }
     assert_eq!(
@@ -98,6 +113,9 @@ async fn a_report_is_decided_with_one_click() {
             .status,
         400
     );
+    // An address that says what is not so gets no message and no button.
+    let text = open(&web, &moderator, &blocked).await.text();
+    assert!(!text.contains("class=\"toast\""), "{text}");
 }
 
 #[tokio::test]
@@ -125,6 +143,7 @@ async fn the_links_to_a_host_are_found_and_lists_have_their_hits() {
         "on no list",
         "Block this host",
         "34,567",
+        "aria-label=\"Block: go.example/below\"",
     ] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
@@ -242,6 +261,8 @@ async fn the_system_page_has_the_figures_and_settings_of_the_server() {
     let text = open(&web, &admin, "/system").await.text();
     assert_eq!(figures(&text), [("Last backup".to_owned(), "never".to_owned())]);
     assert!(text.contains("All settings have their defaults."), "{text}");
+    // The good checks are folded, and commands are not between backticks.
+    assert!(!text.contains('`'), "{text}");
     {
         let mut metrics = web.system.metrics.lock().unwrap();
         let lookups = [("hit", 9954), ("miss", 40), ("never_issued", 5000), ("stale", 6)];
@@ -256,11 +277,20 @@ async fn the_system_page_has_the_figures_and_settings_of_the_server() {
         metrics.gauge("terse_disk_size_bytes", "", 2.5 * 1024.0 * 1024.0 * 1024.0 * 1024.0);
         *web.system.sizes.lock().unwrap() =
             vec![("terse.db".to_owned(), 20 << 20), ("journal".to_owned(), 900)];
-        *web.system.settings.lock().unwrap() = vec![
-            ("listen".to_owned(), "0.0.0.0:8080".to_owned()),
-            ("admin_key".to_owned(), "[hidden]".to_owned()),
-            ("operator.name".to_owned(), NASTY.to_owned()),
+        let settings = [
+            ("listen", "0.0.0.0:8080", true),
+            ("admin_key", "[hidden]", true),
+            ("operator.name", NASTY, true),
+            ("clicks.flush", "5s", false),
+            ("log.file", "", false),
         ];
+        *web.system.settings.lock().unwrap() = settings
+            .map(|(name, value, is_changed)| SettingInForce {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                is_changed,
+            })
+            .to_vec();
     }
     let text = open(&web, &admin, "/system").await.text();
     let want = [
@@ -279,6 +309,9 @@ async fn the_system_page_has_the_figures_and_settings_of_the_server() {
         "<dt><code>listen</code></dt><dd>0.0.0.0:8080</dd>",
         "<dt><code>admin_key</code></dt><dd>[hidden]</dd>",
         "<dt><code>operator.name</code></dt><dd>&#34;&#62;&#60;script&#62;",
+        "<summary>2 settings with their defaults</summary>",
+        "<dt><code>clicks.flush</code></dt><dd>5s</dd>",
+        "<dt><code>log.file</code></dt><dd>not set</dd>",
     ] {
         assert!(text.contains(setting), "{setting} in {text}");
     }

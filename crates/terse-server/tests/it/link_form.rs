@@ -112,13 +112,57 @@ async fn a_link_is_created_with_every_field_and_changed() {
     assert_eq!(found["has_password"], true);
     // A form that was opened before another change changes nothing.
     let stale = send(&web, &cookie, "/links/mine/edit", &plain).await;
-    assert_eq!(stale.header("location"), "/links/mine?done=conflict");
+    assert_eq!(stale.status, 409);
+    let text = stale.text();
+    assert!(text.contains("changed elsewhere while you edited it"), "{text}");
     let open = [("long_url", "https://example.com/b"), ("no_password", "1"), ("revision", "2")];
     send(&web, &cookie, "/links/mine/edit", &open).await;
     assert_eq!(link(&web, "mine").await["has_password"], false);
     let same = [("long_url", "https://example.com/b"), ("revision", "3")];
     let same = send(&web, &cookie, "/links/mine/edit", &same).await;
     assert_eq!(same.header("location"), "/links/mine?done=unchanged");
+}
+
+#[tokio::test]
+async fn a_conflict_keeps_what_was_typed_and_saves_it_the_second_time() {
+    let (web, cookie) = signed_in().await;
+    let body = json!({"long_url": "https://example.com/?utm_source=mail", "alias": "mine"});
+    assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+    let text = open(&web, &cookie, "/links/mine/edit").await.text();
+    assert!(text.contains("name=\"utm_source\"") && text.contains("value=\"mail\""), "{text}");
+    let elsewhere = json!({"title": "By another"});
+    assert_eq!(web.as_owner("PATCH /api/v1/urls/mine", OWNER.0, elsewhere).await.status, 200);
+    let revision = |text: &str| {
+        let (_, rest) = text.split_once("name=\"revision\" value=\"").unwrap();
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let typed = |revision: &str| {
+        [
+            ("long_url", "https://example.com/?utm_source=mail".to_owned()),
+            ("utm_source", "post".to_owned()),
+            ("title", "Typed by me".to_owned()),
+            ("notes", "a long text".to_owned()),
+            ("revision", revision.to_owned()),
+        ]
+    };
+    let first = revision(&text);
+    let fields = typed(&first);
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, text)| (*name, &**text)).collect();
+    let refused = send(&web, &cookie, "/links/mine/edit", &fields).await;
+    assert_eq!(refused.status, 409);
+    let text = refused.text();
+    for shown in ["value=\"Typed by me\"", "a long text", "changed elsewhere", "value=\"post\""] {
+        assert!(text.contains(shown), "{shown} in {text}");
+    }
+    assert_ne!(revision(&text), first);
+    assert_eq!(link(&web, "mine").await["title"], "By another");
+    let fields = typed(&revision(&text));
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, text)| (*name, &**text)).collect();
+    let saved = send(&web, &cookie, "/links/mine/edit", &fields).await;
+    assert_eq!(saved.header("location"), "/links/mine?done=changed");
+    let saved = link(&web, "mine").await;
+    assert_eq!(saved["title"], "Typed by me");
+    assert_eq!(saved["long_url"], "https://example.com/?utm_source=post");
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ fn enrol(registry: &MemoryRegistry, key: &str, owner: OwnerId, role: Role) {
 pub(crate) struct FakeSystem {
     pub(crate) metrics: Mutex<Metrics>,
     pub(crate) sizes: Mutex<Vec<StoredSize>>,
-    pub(crate) settings: Mutex<Vec<ChangedSetting>>,
+    pub(crate) settings: Mutex<Vec<SettingInForce>>,
 }
 
 impl SystemInfo for FakeSystem {
@@ -122,7 +122,7 @@ impl SystemInfo for FakeSystem {
         self.sizes.lock().unwrap().clone()
     }
 
-    fn settings(&self) -> Vec<ChangedSetting> {
+    fn settings(&self) -> Vec<SettingInForce> {
         self.settings.lock().unwrap().clone()
     }
 }

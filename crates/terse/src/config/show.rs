@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use terse_core::SettingInForce;
+
 use super::layers::{LoadedConfig, SettingOrigin};
 use super::node::{Node, SettingDescription};
 use super::{BaseUrl, ByteSize, Config};
@@ -27,17 +29,19 @@ impl Config {
         names
     }
 
-    /// The settings that differ from their defaults, secrets hidden.
-    pub(crate) fn changed_settings(&self) -> Vec<(String, String)> {
+    /// The settings in force, secrets hidden.
+    pub(crate) fn settings_in_force(&self) -> Vec<SettingInForce> {
         let usual = in_force(&Config::default());
         let shown = |setting: &SettingDescription| {
             setting.value.as_ref().map(ToString::to_string).unwrap_or_default()
         };
-        let changed = in_force(self).into_iter().filter(|setting| {
+        let all = in_force(self).into_iter().map(|setting| {
             let usual = usual.iter().find(|usual| usual.name == setting.name);
-            usual.is_none_or(|usual| shown(usual) != shown(setting))
+            let value = shown(&setting);
+            let is_changed = usual.is_none_or(|usual| shown(usual) != value);
+            SettingInForce { name: setting.name, value, is_changed }
         });
-        changed.map(|setting| (setting.name.clone(), shown(&setting))).collect()
+        all.collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use terse_core::metrics::{Metrics, MetricsSource};
-use terse_core::{ChangedSetting, StoredSize, SystemInfo};
+use terse_core::{SettingInForce, StoredSize, SystemInfo};
 
 use crate::config::Config;
 
@@ -59,8 +59,8 @@ impl SystemInfo for ServerInfo {
         sizes
     }
 
-    fn settings(&self) -> Vec<ChangedSetting> {
-        self.config().changed_settings()
+    fn settings(&self) -> Vec<SettingInForce> {
+        self.config().settings_in_force()
     }
 }
 

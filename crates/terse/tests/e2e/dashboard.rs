@@ -254,6 +254,21 @@ fn every_page_can_be_used_by_everyone_on_every_screen_in_both_themes() {
             }
         }
         assert!(found.is_empty(), "axe-core: {}", found.join("\n"));
+        // At 400 % on a screen of 1280 pixels, nothing needs scrolling sideways (WCAG 1.4.10).
+        let size = json!({ "width": 320, "height": 640, "deviceScaleFactor": 1, "mobile": false });
+        browser.devtools("Emulation.setDeviceMetricsOverride", size).await;
+        let mut wide = Vec::new();
+        for (name, path) in PAGES {
+            browser.open(&format!("{}{path}", world.terse.url)).await;
+            browser.wait("nav.side").await;
+            let width = "return document.documentElement.scrollWidth";
+            let width = browser.client.execute(width, vec![]).await.unwrap();
+            if width.as_u64().is_none_or(|width| width > 320) {
+                browser.picture(&format!("{name}-320")).await;
+                wide.push(format!("{name}: {width}"));
+            }
+        }
+        assert!(wide.is_empty(), "wider than 320 pixels: {wide:?}");
         for path in ["/links/nasty", "/links/nasty/live", "/links?q=%22%3E%3Cscript%3E"] {
             browser.open(&format!("{}{path}", world.terse.url)).await;
             browser.check_page().await;

@@ -95,10 +95,10 @@ fn from_the_first_start_to_a_deleted_link_on_a_wide_screen_and_on_a_phone() {
             // My own click is marked, beside what it counts as; also after the page is loaded
             // again.
             browser.wait_for_text("[data-live] tr:first-child .own", "you").await;
-            let counts_as = browser.text("[data-live] tr:first-child td:last-child .pill").await;
+            let counts_as = browser.text("[data-live] tr:first-child td:last-child").await;
             browser.client.refresh().await.unwrap();
             browser.wait_for_text("[data-live] tr:first-child .own", "you").await;
-            let again = browser.text("[data-live] tr:first-child td:last-child .pill").await;
+            let again = browser.text("[data-live] tr:first-child td:last-child").await;
             assert_eq!(counts_as, again);
 
             browser.press("[data-edit]").await;
@@ -130,10 +130,6 @@ fn a_visitor_reports_a_link_and_a_moderator_blocks_it() {
     let link = json!({"alias": "lure", "long_url": "https://example.com/login"});
     world.api("POST", "/urls", &link);
     for scripts in [false, true] {
-        if scripts {
-            // The second time, the decision is taken back first.
-            world.api("POST", "/admin/links/lure/clear", &json!({"why": "a mistake"}));
-        }
         run_scenario(scripts, &[url], async |browser| {
             browser.open(&format!("{url}/lure?report")).await;
             browser.press("#reason option[value=phishing]").await;
@@ -153,6 +149,45 @@ fn a_visitor_reports_a_link_and_a_moderator_blocks_it() {
             assert_eq!(world.terse.get("/lure").0, 451);
             browser.open(&format!("{url}/lure")).await;
             browser.check_page().await;
+
+            // The decision is taken back, made again in the search for a host, and taken back.
+            browser.client.back().await.unwrap();
+            browser.press(".toast button").await;
+            browser.wait_for_text(".toast", "lure is cleared.").await;
+            assert_eq!(world.terse.get("/lure").0, 302);
+            browser.fill("#search", "example.com").await;
+            browser.press("form[action='/moderation'] button").await;
+            browser.wait(".listed button[value=block]").await;
+            browser.check_page().await;
+            browser.press(".listed button[value=block]").await;
+            browser.wait_for_text(".toast", "lure is blocked.").await;
+            assert_eq!(world.terse.get("/lure").0, 451);
+            browser.press(".listed button[value=clear]").await;
+            browser.wait_for_text(".toast", "lure is cleared.").await;
+            assert_eq!(world.terse.get("/lure").0, 302);
+        });
+    }
+}
+
+#[test]
+fn a_moderator_suspends_an_owner_and_takes_it_back() {
+    let world = World::new();
+    let bob = world.key_of_new_account("bob");
+    let link = json!({"alias": "lure", "long_url": "https://example.com/login"});
+    world.api_with(&bob, "POST", "/urls", &link);
+    world.api("POST", "/urls/lure/report", &json!({"reason": "phishing"}));
+    for scripts in [false, true] {
+        run_scenario(scripts, &[&world.terse.url], async |browser| {
+            world.sign_in(browser, "/moderation").await;
+            for undo in [".toast button", ".cases button[value=reinstate]"] {
+                browser.press(".cases button[value=ban]").await;
+                browser.wait_for_text(".toast", "bob is suspended").await;
+                browser.wait_for_text(".cases", "owner suspended").await;
+                assert_eq!(world.terse.get("/lure").0, 451);
+                browser.press(undo).await;
+                browser.wait_for_text(".toast", "bob is reinstated").await;
+                assert_eq!(world.terse.get("/lure").0, 302);
+            }
         });
     }
 }
@@ -202,20 +237,31 @@ fn a_moderator_decides_reports_with_one_key_each() {
         let (first, second, third) = (order[0].clone(), order[1].clone(), order[2].clone());
         assert_eq!(order[3..], [&*third, &*second, &*first, &*first]);
         assert_eq!(browser.axe("moderation-chosen").await, [""; 0]);
-        for (alias, key, done, want) in [
-            ("lure", "b", "The link is blocked.", [451, 302, 302, 302]),
-            ("fine", "c", "The link is cleared.", [451, 302, 302, 302]),
-            ("spam", "o", "The owner is suspended", [451, 302, 451, 451]),
-        ] {
-            browser.open(&format!("{}/moderation", world.terse.url)).await;
-            for _ in 0..3 {
-                if chosen().await != alias {
-                    browser.keys("j").await;
-                }
+        // Decisions in a run: the next case has the focus after each, and `u` takes one back.
+        let mut want = ["lure", "fine", "spam", "other"].map(|alias| (alias, 302));
+        browser.open(&format!("{}/moderation", world.terse.url)).await;
+        browser.keys("j").await;
+        let mut left = Vec::from(["lure", "fine", "spam"]);
+        while !left.is_empty() {
+            let alias = chosen().await;
+            let (key, done) = match &*alias {
+                "lure" => ("b", "lure is blocked."),
+                "fine" => ("c", "fine is cleared."),
+                "spam" => ("o", "chidi is suspended"),
+                _ => panic!("{left:?} are left, but {alias:?} has the focus"),
+            };
+            left.retain(|one| *one != alias);
+            for (of, status) in &mut want {
+                let is_hit = match &*alias {
+                    "lure" => *of == "lure",
+                    "spam" => ["spam", "other"].contains(of),
+                    _ => false,
+                };
+                *status = if is_hit { 451 } else { *status };
             }
             browser.keys(key).await;
             browser.wait_for_text(".toast", done).await;
-            assert_eq!(["lure", "fine", "spam", "other"].map(status), want, "{alias}");
+            assert_eq!(want.map(|(alias, _)| (alias, status(alias))), want, "{alias}");
         }
         // The suspension of its owner leaves the report to be decided.
         assert_eq!(cases().await.len(), 1);
@@ -257,6 +303,57 @@ const FOCUS: &str = "const one = document.activeElement; if (one === document.bo
     return at && (one.contains(at) || at.contains(one)) ? '' : 'is covered';";
 
 #[test]
+fn shortcuts_are_shown_and_can_be_turned_off() {
+    let world = World::new();
+    let url = &world.terse.url;
+    world.api("POST", "/urls", &json!({"alias": "one", "long_url": "https://example.com/one"}));
+    run_scenario(true, &[url], async |browser| {
+        world.sign_in(browser, "/links").await;
+        browser.keys("?").await;
+        browser.wait("#keys-help[open]").await;
+        assert_eq!(browser.axe("keys-help").await, [""; 0]);
+        browser.key(Key::Escape).await;
+        browser.open(&format!("{url}/account")).await;
+        browser.press("#shortcuts").await;
+        browser.press("form[action='/account/preferences'] button[type=submit]").await;
+        browser.wait_for_text(".done", "Saved.").await;
+        browser.open(&format!("{url}/links")).await;
+        for key in ["n", "/", "?", "j"] {
+            browser.keys(key).await;
+        }
+        assert!(browser.is_focused("body").await, "no key does anything");
+        assert_eq!(browser.client.current_url().await.unwrap().path(), "/links");
+        browser.tab_to(".copy-source", false).await;
+        browser.keys("x").await;
+        assert!(browser.client.find(Locator::Css(".pick:checked")).await.is_err());
+    });
+}
+
+#[test]
+fn live_clicks_are_paused_and_the_value_of_a_chart_is_hidden() {
+    let world = World::new();
+    let url = &world.terse.url;
+    world.api("POST", "/urls", &json!({"alias": "one", "long_url": "https://example.com/one"}));
+    run_scenario(true, &[url], async |browser| {
+        world.sign_in(browser, "/links/one/live").await;
+        browser.wait_for_text("[data-live-status]", "Live").await;
+        browser.press("[data-live-pause]").await;
+        browser.wait_for_text("[data-live-status]", "Paused").await;
+        world.follow("one", 1);
+        browser.wait_for_text("[data-live-status]", "1 new click waits").await;
+        assert!(browser.client.find(Locator::Css("[data-live] tr")).await.is_err());
+        assert_eq!(browser.axe("live-paused").await, [""; 0]);
+        browser.press("[data-live-pause]").await;
+        browser.wait_for_text("[data-live] tr", "human").await;
+        browser.open(&format!("{url}/links/one")).await;
+        browser.tab_to(".chart-plot", false).await;
+        browser.wait(".chart-cursor:not([hidden])").await;
+        browser.key(Key::Escape).await;
+        browser.wait(".chart-cursor[hidden]").await;
+    });
+}
+
+#[test]
 fn the_dashboard_is_used_with_a_keyboard_alone() {
     let world = World::new();
     let url = &world.terse.url;
@@ -282,11 +379,13 @@ fn the_dashboard_is_used_with_a_keyboard_alone() {
         assert!(browser.is_focused("#q").await);
         browser.keys("example.com/t").await;
         browser.wait_for_text("#rows", "typed").await;
-        browser.keys(&char::from(Key::Escape).to_string()).await;
-        browser.tab_to(".copy-source", false).await;
+        browser.wait_for_text("[data-status]", "1 link matches.").await;
+        browser.key(Key::Down).await;
+        assert!(browser.is_focused(".copy-source").await, "down leads to the first row");
         let short = browser.attribute(".copy", "data-copy").await;
         browser.keys("c").await;
         browser.wait_for_text(".copy", "Copied").await;
+        browser.wait_for_text("[data-status]", "Copied").await;
         browser.key(Key::Down).await;
         browser.keys("x").await;
         browser.wait(".pick:checked").await;
@@ -300,12 +399,27 @@ fn the_dashboard_is_used_with_a_keyboard_alone() {
 
         // Two rows are selected, and an action is applied to both.
         browser.open(&format!("{url}/links")).await;
-        browser.tab_to(".copy-source", false).await;
+        let place = "return document.querySelector('[data-row]').getBoundingClientRect().top";
+        let before = browser.client.execute(place, vec![]).await.unwrap();
+        browser.keys("j").await;
+        assert!(browser.is_focused(".copy-source").await, "j leads to the first row");
+        browser.keys("x").await;
+        let after = browser.client.execute(place, vec![]).await.unwrap();
+        assert_eq!(before, after, "the bar of a selection moves no row");
+        browser.key(Key::Down).await;
+        browser.keys("x").await;
+        browser.wait_for_text("[data-selected]", "2 links").await;
+        browser.tab_to("[data-all]", false).await;
+        browser.keys(" ").await;
+        browser.wait_for_text("[data-selected]", "4 links").await;
+        browser.keys(" ").await;
+        browser.wait(".bulk[hidden]").await;
+        // The focus is in the list again.
         browser.keys("x").await;
         browser.key(Key::Down).await;
         browser.keys("x").await;
         browser.wait_for_text("[data-selected]", "2 links").await;
-        browser.tab_to("#action", true).await;
+        browser.tab_to("#action", false).await;
         browser.keys("Add the tag").await;
         browser.tab_to("#bulk-tag", false).await;
         browser.keys("by-keys").await;
