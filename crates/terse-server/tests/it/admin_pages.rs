@@ -376,6 +376,17 @@ async fn a_browser_can_install_the_dashboard() {
     let manifest = manifest.json();
     assert_eq!(manifest["start_url"], "/dashboard");
     assert_eq!(manifest["share_target"]["params"]["url"], "url");
+    let icons = manifest["icons"].as_array().unwrap();
+    for size in ["180x180", "192x192", "512x512"] {
+        let icon = icons.iter().find(|icon| icon["sizes"] == size).unwrap();
+        let file = web.call(&format!("GET {}", icon["src"].as_str().unwrap()), &[], "").await;
+        assert_eq!(file.header("content-type"), "image/png");
+        assert!(file.bytes.len() < 4_000, "{}", file.bytes.len());
+        let picture = png::Decoder::new(std::io::Cursor::new(&file.bytes)).read_info().unwrap();
+        let info = picture.info();
+        assert_eq!(format!("{}x{}", info.width, info.height), size);
+    }
+    assert!(page.text().contains("rel=\"apple-touch-icon\" href=\"/assets/icon-180-"));
 }
 
 #[tokio::test]

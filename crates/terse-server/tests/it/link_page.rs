@@ -181,6 +181,25 @@ async fn all_values_are_a_table_and_a_file() {
     let text = file.text();
     assert!(text.starts_with("value,name,clicks,share\r\n") && text.contains("'=1+1,"), "{text}");
     assert_eq!(page.open("/links/abc/values?of=nonsense").await.status, 404);
+    // The chart, and the single clicks of the same period.
+    let file = page.open("/links/abc/values?of=time&format=csv&period=7d").await;
+    assert_eq!(file.header("content-disposition"), "attachment; filename=\"abc-time.csv\"");
+    let text = file.text();
+    assert!(text.starts_with("from,clicks\r\n") && text.lines().count() == 8, "{text}");
+    let shown = page.text("/links/abc?period=7d&bots=only").await;
+    assert!(shown.contains("clicks?format=csv&#38;bots=only&#38;from="), "{shown}");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_keeps_the_frame_of_the_dashboard() {
+    let page = Page::new().await;
+    let answer = page.open("/links/none").await;
+    assert_eq!(answer.status, 404);
+    assert!(answer.header("content-security-policy").contains("manifest-src 'self'"));
+    let text = answer.text();
+    assert!(text.contains("<nav class=\"side\"") && text.contains("Status 404"), "{text}");
+    let text = page.open("/none+").await.text();
+    assert!(!text.contains("<nav class=\"side\""), "{text}");
 }
 
 #[tokio::test]

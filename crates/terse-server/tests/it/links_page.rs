@@ -382,7 +382,8 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
         "<dd>1</dd><dd class=\"change\">tools 1</dd>",
         "<a href=\"/links/one\">go.example/one</a><p>&#60;script&#62;</p>",
         "<span>Germany</span>",
-        "<a href=\"/links?tag=q4\">q4</a></div><p><b>2</b> clicks</p>",
+        "<a href=\"/links?tag=q4\">q4</a></div><p><b>2</b> clicks in this period</p>",
+        "Next steps",
         "<a href=\"/links/one\">go.example/one</a> created</div>",
         "href=\"/dashboard\" aria-current=\"page\"",
     ] {
@@ -390,6 +391,15 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
     }
     assert!(!text.contains("<script>") && text.len() < 50_000);
     assert_eq!(text.matches("<tr data-y").count(), 7);
+    // An account whose links are all archived is not new, and keeps its statistics.
+    let archived = json!({"archived": true});
+    let archive = web.as_owner("PATCH /api/v1/urls/one", OWNER.0, archived).await;
+    assert_eq!(archive.status, 200, "{}", archive.text());
+    let text = open(&web, &cookie, "/dashboard?period=7d").await.text();
+    assert!(text.contains("<h1>Overview</h1>") && text.contains("<dt>Clicks</dt><dd>2</dd>"));
+    assert!(text.contains("All your links are archived or deleted."), "{text}");
+    let restore = json!({"archived": false});
+    web.as_owner("PATCH /api/v1/urls/one", OWNER.0, restore).await;
     // Any other period, and a wrong one.
     let today = web.clock.now().to_string()[..10].to_owned();
     let path = format!("/dashboard?period=custom&from=2020-01-01&to={today}&tz=UTC");

@@ -1,6 +1,8 @@
 //! Whole journeys: from the first start to a deleted link, from a report to a blocked link, from an
 //! invitation to an account, and the dashboard with nothing but a keyboard.
 
+use std::time::{Duration, Instant};
+
 use fantoccini::Locator;
 use fantoccini::key::Key;
 use serde_json::{Value, json};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 use crate::browser::{Browser, destination, run_scenario};
 use crate::dashboard::World;
 use crate::process::{Served, folder};
+use crate::walks::TIMEOUT;
 
 const PASSWORD: &str = "correct horse battery";
 
@@ -31,6 +34,26 @@ impl Browser {
         self.landed(target).await;
         self.client.close_window().await.unwrap();
         self.client.switch_to_window(here).await.unwrap();
+    }
+
+    /// Waits until the page says something to screen readers.
+    async fn wait_for_spoken(&self, want: &str) {
+        let spoken = "return document.querySelector('[data-status]').textContent";
+        self.wait_for_value(spoken, |said| said == want).await;
+    }
+
+    /// Waits until a script returns a text that fits, and returns it.
+    async fn wait_for_value(&self, script: &str, fits: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let found = self.client.execute(script, vec![]).await.unwrap();
+            let found = found.as_str().unwrap_or_default().to_owned();
+            if fits(&found) {
+                return found;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{script}: {found:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Presses keys where the focus is.
@@ -210,12 +233,9 @@ fn a_moderator_decides_reports_with_one_key_each() {
         world.sign_in(browser, "/moderation").await;
         browser.wait_for_text(".keys-hint", "block").await;
         let cases = async || browser.client.find_all(Locator::Css(".cases > li")).await.unwrap();
-        let chosen = async || {
-            let code = "const one = document.activeElement.closest('[data-case]');
-                return one ? one.querySelector('[name=code]').value : ''";
-            let code = browser.client.execute(code, vec![]).await.unwrap();
-            code.as_str().unwrap_or_default().to_owned()
-        };
+        let code = "const one = document.activeElement.closest('[data-case]');
+            return one ? one.querySelector('[name=code]').value : ''";
+        let chosen = async || browser.wait_for_value(code, |_| true).await;
         // Without a chosen report the keys decide nothing; in a field they are letters.
         browser.keys("b").await;
         assert_eq!(chosen().await, "");
@@ -243,7 +263,7 @@ fn a_moderator_decides_reports_with_one_key_each() {
         browser.keys("j").await;
         let mut left = Vec::from(["lure", "fine", "spam"]);
         while !left.is_empty() {
-            let alias = chosen().await;
+            let alias = browser.wait_for_value(code, |alias| !alias.is_empty()).await;
             let (key, done) = match &*alias {
                 "lure" => ("b", "lure is blocked."),
                 "fine" => ("c", "fine is cleared."),
@@ -379,13 +399,13 @@ fn the_dashboard_is_used_with_a_keyboard_alone() {
         assert!(browser.is_focused("#q").await);
         browser.keys("example.com/t").await;
         browser.wait_for_text("#rows", "typed").await;
-        browser.wait_for_text("[data-status]", "1 link matches.").await;
+        browser.wait_for_spoken("3 links match.").await;
         browser.key(Key::Down).await;
         assert!(browser.is_focused(".copy-source").await, "down leads to the first row");
         let short = browser.attribute(".copy", "data-copy").await;
         browser.keys("c").await;
         browser.wait_for_text(".copy", "Copied").await;
-        browser.wait_for_text("[data-status]", "Copied").await;
+        browser.wait_for_spoken("Copied").await;
         browser.key(Key::Down).await;
         browser.keys("x").await;
         browser.wait(".pick:checked").await;
