@@ -285,6 +285,9 @@ fn a_moderator_decides_reports_with_one_key_each() {
         }
         // The suspension of its owner leaves the report to be decided.
         assert_eq!(cases().await.len(), 1);
+        browser.keys("u").await;
+        browser.wait_for_text(".toast", "chidi is reinstated").await;
+        assert_eq!(["spam", "other"].map(status), [302, 302]);
     });
 }
 
