@@ -11,7 +11,7 @@ use terse_core::clicks::{
 use terse_core::{Answered, Code, Domain, ExceededLimit, LinkKey, OwnerId, Timestamp};
 
 use crate::wire::{
-    Agent, Campaign, ClickMessage, Clicks, Forget, Link, Location, Network, Span, Target,
+    Agent, Campaign, ClickMessage, Clicks, Forget, Link, Network, Place, Span, Target,
 };
 
 /// The version that this terse writes, and the only one that it reads.
@@ -105,7 +105,7 @@ fn clicks(columns: &ClickColumns) -> Clicks {
     let network =
         |network: &ClickNetwork| Network { address: text(&network.address), place: network.place };
     let place =
-        |place: &GeoLocation| Location { country: text(&place.country), city: text(&place.city) };
+        |place: &GeoLocation| Place { country: text(&place.country), city: text(&place.city) };
     let campaign = |[source, medium, campaign, term, content]: &[Option<Interned>; 5]| Campaign {
         source: text(source),
         medium: text(medium),
@@ -253,7 +253,7 @@ fn read_columns(clicks: Clicks) -> Result<ClickColumns, FormatError> {
     let network =
         |network: &Network| ClickNetwork { address: text(&network.address), place: network.place };
     let place =
-        |place: &Location| GeoLocation { country: text(&place.country), city: text(&place.city) };
+        |place: &Place| GeoLocation { country: text(&place.country), city: text(&place.city) };
     let campaign =
         |of: &Campaign| [&of.source, &of.medium, &of.campaign, &of.term, &of.content].map(text);
     let columns = ClickColumns {

@@ -45,7 +45,7 @@ pub(crate) struct Clicks {
     #[prost(message, repeated, tag = "3")]
     pub(crate) networks: Vec<Network>,
     #[prost(message, repeated, tag = "4")]
-    pub(crate) places: Vec<Location>,
+    pub(crate) places: Vec<Place>,
     #[prost(string, repeated, tag = "5")]
     pub(crate) referrers: Vec<String>,
     #[prost(string, repeated, tag = "6")]
@@ -118,7 +118,7 @@ pub(crate) struct Network {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Location {
+pub(crate) struct Place {
     #[prost(string, optional, tag = "1")]
     pub(crate) country: Option<String>,
     #[prost(string, optional, tag = "2")]
@@ -137,4 +137,77 @@ pub(crate) struct Campaign {
     pub(crate) term: Option<String>,
     #[prost(string, optional, tag = "5")]
     pub(crate) content: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    /// Message, name, label, type and number of a field.
+    type Field = (String, String, String, String, u32);
+
+    /// The fields of `docs/click-message.proto`.
+    fn documented() -> Vec<Field> {
+        let text = include_str!("../../../docs/click-message.proto");
+        let (mut message, mut fields) = (String::new(), Vec::new());
+        for line in text.lines() {
+            let line = line.split("//").next().unwrap().trim();
+            if let Some(name) = line.strip_prefix("message ") {
+                message = name.trim_end_matches(" {").to_owned();
+            } else if let Some((field, number)) = line.split_once(" = ")
+                && !message.is_empty()
+            {
+                let number = number.trim_end_matches(';').parse().unwrap();
+                let parts: Vec<&str> = field.split_whitespace().collect();
+                let (label, of, name) = match *parts {
+                    // A field that is a message is always optional.
+                    [of, name] if of.starts_with(char::is_uppercase) => ("optional", of, name),
+                    [of, name] => ("", of, name),
+                    [label, of, name] => (label, of, name),
+                    _ => panic!("{line}"),
+                };
+                let [name, label, of] = [name, label, of].map(str::to_owned);
+                fields.push((message.clone(), name, label, of, number));
+            }
+        }
+        fields
+    }
+
+    /// The fields of the types above.
+    fn written() -> Vec<Field> {
+        let text = include_str!("wire.rs").split("#[cfg(test)]").next().unwrap();
+        let (mut message, mut attributes, mut fields) = (String::new(), "", Vec::new());
+        for line in text.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix("pub(crate) struct ") {
+                message = name.trim_end_matches(" {").to_owned();
+            } else if let Some(all) = line.strip_prefix("#[prost(") {
+                attributes = all.trim_end_matches(")]");
+            } else if let Some(field) = line.strip_prefix("pub(crate) ") {
+                let (name, of_rust) = field.trim_end_matches(',').split_once(": ").unwrap();
+                let parts: Vec<&str> = attributes.split(", ").collect();
+                let (of, label) = match *parts {
+                    [of, _] => (of, ""),
+                    [of, label, _] => (of, label),
+                    _ => panic!("{line}"),
+                };
+                let of = match of.split(" = ").next().unwrap() {
+                    "message" => {
+                        let inner = of_rust.split_once('<').map_or(of_rust, |(_, inner)| inner);
+                        inner.trim_end_matches('>')
+                    }
+                    scalar => scalar,
+                };
+                let number = parts.last().unwrap().strip_prefix("tag = ").unwrap();
+                let number = number.trim_matches('"').parse().unwrap();
+                let [name, label, of] = [name, label, of].map(str::to_owned);
+                fields.push((message.clone(), name, label, of, number));
+            }
+        }
+        fields
+    }
+
+    #[test]
+    fn the_documented_fields_are_those_that_are_written() {
+        let (documented, written) = (documented(), written());
+        assert_eq!(documented, written);
+        assert_eq!(documented.len(), 48);
+    }
 }
