@@ -21,6 +21,8 @@ pub(crate) const KEEP: Duration = Duration::from_hours(7 * 24);
 const KEEP_DEAD: Duration = Duration::from_hours(30 * 24);
 /// The largest message that a broker must take, at least. Kafka's own default is a little more.
 const MIN_MESSAGE: i64 = 1_000_000;
+/// The largest message of a topic that terse creates: more than any batch of a node takes.
+const MAX_MESSAGE: &str = "4000000";
 
 /// The settings of a topic that matter to clicks.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -40,6 +42,8 @@ pub struct TopicSettings {
     pub max_message: Option<i64>,
     /// `delete`, `compact` or both.
     pub cleanup: String,
+    /// `CreateTime` or `LogAppendTime`; empty if the brokers do not say.
+    pub timestamps: String,
 }
 
 impl TopicSettings {
@@ -76,6 +80,14 @@ impl TopicSettings {
                 "retention.ms is {kept}: messages that workers do not count within that time are \
                  lost; set it to 604800000 (7 days) or more"
             ));
+        }
+        if self.timestamps == "CreateTime" {
+            all.push(
+                "message.timestamp.type is CreateTime: the clock of the node that sends a message \
+                 decides how old the message is, and workers set aside what is older than 28 days; \
+                 set it to LogAppendTime"
+                    .to_owned(),
+            );
         }
         all
     }
@@ -210,6 +222,7 @@ impl Admin {
                 HashMap::new()
             }
         };
+        let text = |name: &str| values.get(name).cloned().unwrap_or_default();
         let number = |name: &str| values.get(name).and_then(|value| value.parse().ok());
         Ok(Some(TopicSettings {
             partitions,
@@ -220,7 +233,8 @@ impl Admin {
                 .is_some_and(|v| v == "true"),
             retention_ms: number("retention.ms"),
             max_message: number("max.message.bytes"),
-            cleanup: values.get("cleanup.policy").cloned().unwrap_or_default(),
+            cleanup: text("cleanup.policy"),
+            timestamps: text("message.timestamp.type"),
         }))
     }
 
@@ -238,6 +252,8 @@ impl Admin {
             .set("cleanup.policy", "delete")
             .set("min.insync.replicas", &least)
             .set("unclean.leader.election.enable", "false")
+            .set("message.timestamp.type", "LogAppendTime")
+            .set("max.message.bytes", MAX_MESSAGE)
             .set("retention.ms", retention);
         let options = self.options();
         let asked = self.client.create_topics([&new], &options).await;
@@ -247,7 +263,8 @@ impl Admin {
                 "there is no such topic, and it cannot be created ({why}). Create it: \
                  kafka-topics.sh --create --topic {topic} --partitions {partitions} \
                  --replication-factor 3 --config min.insync.replicas=2 --config \
-                 retention.ms={retention}"
+                 message.timestamp.type=LogAppendTime --config \
+                 max.message.bytes={MAX_MESSAGE} --config retention.ms={retention}"
             ),
         };
         match asked.map_err(|error| self.failed(error))?.pop() {
@@ -288,6 +305,7 @@ mod tests {
             retention_ms: Some(604_800_000),
             max_message: Some(1_048_588),
             cleanup: "delete".to_owned(),
+            timestamps: "LogAppendTime".to_owned(),
         };
         assert_eq!((safe.warnings(), safe.problem()), (vec![], None));
         let ever = TopicSettings { retention_ms: Some(-1), ..safe.clone() };
@@ -300,6 +318,10 @@ mod tests {
             (
                 TopicSettings { retention_ms: Some(86_400_000), ..safe.clone() },
                 "retention.ms is 86400000",
+            ),
+            (
+                TopicSettings { timestamps: "CreateTime".to_owned(), ..safe.clone() },
+                "message.timestamp.type is CreateTime",
             ),
         ];
         for (settings, part) in cases {
