@@ -9,6 +9,8 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaError;
+use rdkafka::message::ToBytes;
+use rdkafka::producer::{FutureProducer, FutureRecord};
 use rdkafka::topic_partition_list::TopicPartitionListElem;
 use rdkafka::types::RDKafkaErrorCode;
 use tracing::{debug, info};
@@ -65,6 +67,21 @@ pub(crate) fn producer(address: &KafkaAddress, delivery_timeout: Duration) -> Cl
         .set("queue.buffering.max.messages", "1000")
         .set("queue.buffering.max.kbytes", "65536");
     config
+}
+
+/// Sends a message and waits until all brokers in sync have it. The driver gives up after the
+/// delivery timeout; this waits twice as long, in case that the driver never tells.
+pub(crate) async fn send<K: ToBytes + ?Sized, P: ToBytes + ?Sized>(
+    producer: &FutureProducer<Connection>,
+    record: FutureRecord<'_, K, P>,
+    delivery_timeout: Duration,
+) -> Result<(), KafkaError> {
+    let sending = producer.send(record, delivery_timeout);
+    match tokio::time::timeout(delivery_timeout * 2, sending).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err((error, _))) => Err(error),
+        Err(_) => Err(KafkaError::MessageProduction(RDKafkaErrorCode::OperationTimedOut)),
+    }
 }
 
 /// What the driver says about its connections and partitions.

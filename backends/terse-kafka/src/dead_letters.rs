@@ -9,9 +9,6 @@ use crate::client::{self, Connection};
 use crate::options::KafkaOptions;
 use crate::worker::ConsumedMessage;
 
-/// Tries to write a message. After that the worker goes on, and the log says where the message is.
-const TRIES: usize = 3;
-
 /// Sets messages aside.
 pub(crate) struct DeadLetters {
     producer: FutureProducer<Connection>,
@@ -29,42 +26,43 @@ impl DeadLetters {
         Ok(Self { producer, source, topic, options: options.clone() })
     }
 
-    /// Writes a message with the reason and the place that it comes from.
-    pub(crate) async fn write(&self, message: &ConsumedMessage, reason: &str) {
+    /// Writes a message with the reason and the place that it comes from. One try.
+    pub(crate) async fn write(
+        &self,
+        message: &ConsumedMessage,
+        reason: &str,
+    ) -> Result<(), KafkaError> {
         let (partition, offset) = (message.partition.to_string(), message.offset.to_string());
-        let mut failure = None;
-        for _ in 0..TRIES {
-            let headers = [
-                ("terse-reason", reason),
-                ("terse-topic", &self.source),
-                ("terse-partition", &partition),
-                ("terse-offset", &offset),
-            ];
-            let headers = headers.into_iter().fold(OwnedHeaders::new(), |all, (key, value)| {
-                all.insert(Header { key, value: Some(value) })
-            });
-            let mut record = FutureRecord::to(&self.topic).headers(headers);
-            record.key = message.key.as_deref();
-            record.payload = message.payload.as_deref();
-            match self.producer.send(record, self.options.delivery_timeout).await {
-                Ok(_) => {
-                    warn!(
-                        partition = message.partition,
-                        offset = message.offset,
-                        reason,
-                        "a message with clicks cannot be counted; it is in the topic {}",
-                        self.topic
-                    );
-                    return;
-                }
-                Err((error, _)) => failure = Some(error),
-            }
-        }
+        let headers = [
+            ("terse-reason", reason),
+            ("terse-topic", &self.source),
+            ("terse-partition", &partition),
+            ("terse-offset", &offset),
+        ];
+        let headers = headers.into_iter().fold(OwnedHeaders::new(), |all, (key, value)| {
+            all.insert(Header { key, value: Some(value) })
+        });
+        let mut record = FutureRecord::to(&self.topic).headers(headers);
+        record.key = message.key.as_deref();
+        record.payload = message.payload.as_deref();
+        client::send(&self.producer, record, self.options.delivery_timeout).await?;
+        warn!(
+            partition = message.partition,
+            offset = message.offset,
+            reason,
+            "a message with clicks cannot be counted; it is in the topic {}",
+            self.topic
+        );
+        Ok(())
+    }
+
+    /// Says where a message is that could not be written.
+    pub(crate) fn log_failure(&self, message: &ConsumedMessage, reason: &str, why: &KafkaError) {
         error!(
             partition = message.partition,
             offset = message.offset,
             reason,
-            error = failure.map(|error| error.to_string()),
+            error = %why,
             "a message with clicks cannot be counted, and not be set aside in {} either; it stays \
              in {} as long as that keeps messages",
             self.topic,

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::thread;
 use std::time::Duration;
 
-use rdkafka::consumer::{Consumer as _, StreamConsumer};
+use rdkafka::consumer::{BaseConsumer, Consumer as _, StreamConsumer};
 use rdkafka::error::KafkaError;
 use tokio::sync::watch;
 use tracing::warn;
@@ -15,13 +15,13 @@ use crate::options::KafkaOptions;
 /// How long [`GroupConsumer::leave`] waits for the brokers.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A member of the workers' group.
+/// A consumer of the workers' group.
 ///
-/// The driver waits for the brokers when it drops a consumer, without an end if they do not answer.
-/// So the drop happens on a thread of its own, which ends with the process.
-pub(crate) struct GroupConsumer {
+/// The driver waits for the brokers when it drops such a consumer, without an end if they do not
+/// answer. So the drop happens on a thread of its own, which ends with the process.
+pub(crate) struct GroupConsumer<C: Send + 'static = StreamConsumer<Connection>> {
     /// `None` only while it is dropped.
-    consumer: Option<StreamConsumer<Connection>>,
+    consumer: Option<C>,
     /// Closed once the driver has dropped the consumer.
     left: Option<watch::Sender<()>>,
 }
@@ -45,7 +45,7 @@ impl GroupConsumer {
         let consumer: StreamConsumer<Connection> =
             config.create_with_context(connection.clone())?;
         consumer.subscribe(&[&options.address.topic])?;
-        Ok(Self { consumer: Some(consumer), left: Some(watch::Sender::new(())) })
+        Ok(Self::new(consumer))
     }
 
     /// Commits what was committed asynchronously, leaves the group, and waits for both up to
@@ -63,15 +63,33 @@ impl GroupConsumer {
     }
 }
 
-impl Deref for GroupConsumer {
-    type Target = StreamConsumer<Connection>;
+impl GroupConsumer<BaseConsumer<Connection>> {
+    /// Reads the group's offsets without joining it.
+    pub(crate) fn observe(
+        options: &KafkaOptions,
+        connection: &Connection,
+    ) -> Result<Self, KafkaError> {
+        let mut config = client::config(&options.address);
+        config.set("group.id", &options.address.group).set("enable.auto.commit", "false");
+        Ok(Self::new(config.create_with_context(connection.clone())?))
+    }
+}
 
-    fn deref(&self) -> &Self::Target {
+impl<C: Send + 'static> GroupConsumer<C> {
+    fn new(consumer: C) -> Self {
+        Self { consumer: Some(consumer), left: Some(watch::Sender::new(())) }
+    }
+}
+
+impl<C: Send + 'static> Deref for GroupConsumer<C> {
+    type Target = C;
+
+    fn deref(&self) -> &C {
         self.consumer.as_ref().expect("the consumer is there until it is dropped")
     }
 }
 
-impl Drop for GroupConsumer {
+impl<C: Send + 'static> Drop for GroupConsumer<C> {
     fn drop(&mut self) {
         let (consumer, left) = (self.consumer.take(), self.left.take());
         let leaving = thread::Builder::new().name("kafka-leave".into());

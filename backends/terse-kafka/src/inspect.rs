@@ -7,7 +7,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
 use terse_core::Timestamp;
 
-use crate::client::{self, Connection};
+use crate::client::Connection;
+use crate::group_consumer::GroupConsumer;
 use crate::options::{KafkaOpenError, KafkaOptions};
 use crate::topic::{Admin, KEEP, TopicSettings};
 
@@ -37,10 +38,7 @@ pub async fn inspect(
     let has_dead = Admin::open(options)?.settings(&options.address.dead_letter_topic()).await?;
     let connection = Connection::default();
     let failed = |error| connection.failed(&options.address, error);
-    let mut config = client::config(&options.address);
-    config.set("group.id", &options.address.group).set("enable.auto.commit", "false");
-    let consumer: BaseConsumer<Connection> =
-        config.create_with_context(connection.clone()).map_err(failed)?;
+    let consumer = GroupConsumer::observe(options, &connection).map_err(failed)?;
     let (name, dead) = (options.address.topic.clone(), options.address.dead_letter_topic());
     let dead_partitions = has_dead.map_or(0, |dead| dead.partitions);
     let timeout = options.connect_timeout;

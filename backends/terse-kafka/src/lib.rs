@@ -10,6 +10,8 @@
 //! So messages that are repeated or reordered change nothing. An offset is committed after the
 //! store has the message. `docs/kafka.md` describes the format and the rules.
 
+use std::time::Duration;
+
 mod batch_merger;
 mod client;
 mod codec;
@@ -32,6 +34,15 @@ pub use options::{KafkaAddress, KafkaOpenError, KafkaOptions};
 pub use publish::KafkaBus;
 pub use topic::TopicSettings;
 pub use worker::KafkaWorker;
+
+/// The most memory of a batch, about, so that its message fits into what brokers take by default
+/// (1,048,588 octets), whatever visitors send.
+pub const BATCH_BYTES: usize = 512 << 10;
+/// Workers set older messages aside.
+const MAX_MESSAGE_AGE: Duration = Duration::from_hours(24 * 28);
+/// How long the click store must remember what a message may contradict: how far it has counted a
+/// deleted segment, and which links were erased.
+pub const KEEP_COUNTED: Duration = MAX_MESSAGE_AGE.saturating_add(Duration::from_hours(24 * 2));
 
 /// The parts that tests look at.
 #[doc(hidden)]

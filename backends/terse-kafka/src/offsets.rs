@@ -35,6 +35,11 @@ impl Offsets {
         self.0.retain(|partition, _| is_kept(*partition));
     }
 
+    /// Has [`Self::take_due`] name all partitions again: the brokers have not committed some.
+    pub(crate) fn repeat(&mut self) {
+        self.0.values_mut().for_each(|of| of.committed = 0);
+    }
+
     /// The partitions that can be committed further, and to where.
     pub(crate) fn take_due(&mut self) -> Vec<(i32, i64)> {
         let mut due = Vec::new();
@@ -70,6 +75,10 @@ mod tests {
         assert_eq!(offsets.take_due(), []);
         offsets.done(0, 7);
         assert_eq!(offsets.take_due(), [(0, 10)]);
+        offsets.repeat();
+        let mut due = offsets.take_due();
+        due.sort_unstable();
+        assert_eq!(due, [(0, 10), (1, 71)]);
         offsets.begin(0, 10);
         offsets.keep(|partition| partition == 1);
         offsets.done(0, 10);

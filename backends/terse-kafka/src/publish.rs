@@ -17,6 +17,7 @@ use terse_core::clicks::{
 use terse_core::{BoxError, Clock, StoreError};
 use tracing::error;
 
+use crate::KEEP_COUNTED;
 use crate::client::{self, Connection};
 use crate::codec::{self, MESSAGE_VERSION};
 use crate::counts::BusCounts;
@@ -27,9 +28,6 @@ use crate::topic;
 /// A batch keeps its number in the ledger however long it takes: a message that is sent twice is
 /// counted once.
 const REPEAT_WITHIN: Duration = Duration::from_hours(24 * 365);
-/// How long the click store keeps the positions of a deleted segment. A worker sets older messages
-/// aside (`MAX_AGE`), so none finds its position missing.
-const KEEP_POSITIONS: Duration = Duration::from_hours(24 * 30);
 /// The header that tells the version without reading the message.
 pub(crate) const VERSION_HEADER: &str = "terse-version";
 
@@ -88,13 +86,13 @@ impl KafkaBus {
             .payload(payload)
             .headers(OwnedHeaders::new().insert(header));
         let producer = self.producer()?;
-        match producer.send(record, self.options.delivery_timeout).await {
-            Ok(_) => {
+        match client::send(&producer, record, self.options.delivery_timeout).await {
+            Ok(()) => {
                 self.counts.published.fetch_add(1, Ordering::Relaxed);
                 self.counts.octets.fetch_add(payload.len() as u64, Ordering::Relaxed);
                 Ok(())
             }
-            Err((error, _)) => {
+            Err(error) => {
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge) {
                     error!(
@@ -219,7 +217,7 @@ impl ClickIngest for KafkaBus {
     ) -> Result<Forgotten, StoreError> {
         let failed = |error: std::io::Error| StoreError::Unavailable(error.into());
         let now = self.clock.now();
-        let before = now.saturating_sub(KEEP_POSITIONS);
+        let before = now.saturating_sub(KEEP_COUNTED);
         let due = self.state.record_deleted(segments, now, before).map_err(failed)?;
         if self.ledger.forget(journal, epoch, generation, segments).await? == Forgotten::Fenced {
             return Ok(Forgotten::Fenced);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 use tracing::{debug, info, warn};
 
+use crate::MAX_MESSAGE_AGE;
 use crate::batch_merger::BatchMerger;
 use crate::client::Connection;
 use crate::codec::{self, BusMessage};
@@ -27,8 +28,6 @@ use crate::offsets::Offsets;
 use crate::options::{KafkaOpenError, KafkaOptions};
 use crate::topic;
 
-/// Older messages are set aside: the store keeps positions only a little longer.
-const MAX_AGE: Duration = Duration::from_hours(24 * 28);
 /// Messages, and their octets, that are counted together.
 const MAX_GROUP: usize = 64;
 const MAX_GROUP_OCTETS: usize = 16 << 20;
@@ -40,6 +39,8 @@ const MAX_WAITING_OCTETS: usize = 64 << 20;
 const TRY_WAITING: Duration = Duration::from_secs(5);
 /// How often the store may say that data is damaged before the message is set aside.
 const MAX_CORRUPT: u32 = 10;
+/// How often the worker tries to set a message aside.
+const SET_ASIDE_TRIES: u32 = 3;
 /// More journals than a fleet has nodes. What follows an incomplete journal that was dropped waits.
 const MAX_INCOMPLETE: usize = 10_000;
 const TICK: Duration = Duration::from_millis(500);
@@ -92,6 +93,8 @@ pub struct KafkaWorker {
     /// counted none since.
     refused_last: bool,
     revocations: u64,
+    /// Whether the brokers may lack offsets that were committed.
+    commit_again: Arc<AtomicBool>,
     next_lag: Instant,
     failure_logged: Option<Instant>,
     stop: watch::Receiver<bool>,
@@ -126,6 +129,7 @@ impl KafkaWorker {
             incomplete: HashSet::new(),
             refused_last: false,
             revocations: 0,
+            commit_again: Arc::default(),
             next_lag: Instant::now(),
             failure_logged: None,
             stop,
@@ -264,7 +268,7 @@ impl KafkaWorker {
                 }
                 Err(reason) => {
                     self.count_together(&mut merger, &mut together).await?;
-                    self.set_aside(&message, &reason).await;
+                    self.set_aside(&message, &reason).await?;
                 }
             }
         }
@@ -272,7 +276,7 @@ impl KafkaWorker {
     }
 
     fn is_too_old(&self, message: &ConsumedMessage) -> bool {
-        let before = self.clock.now().saturating_sub(MAX_AGE).as_ms();
+        let before = self.clock.now().saturating_sub(MAX_MESSAGE_AGE).as_ms();
         message.sent_ms.is_some_and(|sent| sent < before)
     }
 
@@ -349,8 +353,7 @@ impl KafkaWorker {
                 }
                 Ok(Counted::Overlaps) => {
                     let reason = "a part of it was counted before, in another message";
-                    self.set_aside(&consumed.message, reason).await;
-                    return Ok(());
+                    return self.set_aside(&consumed.message, reason).await;
                 }
                 // Another worker has the partition, or had it for a moment.
                 Ok(Counted::Fenced) => self.pause(&mut wait).await?,
@@ -362,8 +365,7 @@ impl KafkaWorker {
                     if corrupt >= MAX_CORRUPT && !self.refused_last {
                         self.refused_last = true;
                         let reason = format!("the click store refuses it: {}", chain(&error));
-                        self.set_aside(&consumed.message, &reason).await;
-                        return Ok(());
+                        return self.set_aside(&consumed.message, &reason).await;
                     }
                     self.pause(&mut wait).await?;
                 }
@@ -396,12 +398,17 @@ impl KafkaWorker {
         Ok(())
     }
 
-    /// Tries messages that wait: what was missing may have come, or is missing for too long.
+    /// Tries messages that wait: what was missing may have come, or is missing for too long. Ends
+    /// after [`TICK`], also if more are due: the worker must poll Kafka to stay in its group.
     async fn count_waiting(&mut self) -> Result<(), Stopped> {
         let octets =
             |waiting: &WaitingBatch| waiting.consumed.message.payload.as_ref().map_or(0, Vec::len);
+        let until = Instant::now() + TICK;
         loop {
             let now = Instant::now();
+            if now >= until {
+                break;
+            }
             let too_many = self.waiting.len() > MAX_WAITING
                 || self.waiting.iter().map(octets).sum::<usize>() > MAX_WAITING_OCTETS;
             let is_due = |(at, waiting): &(usize, &WaitingBatch)| {
@@ -431,7 +438,9 @@ impl KafkaWorker {
         self.counts.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
     }
 
-    async fn set_aside(&mut self, message: &ConsumedMessage, reason: &str) {
+    /// Writes a message to the topic of those that cannot be counted. After [`SET_ASIDE_TRIES`]
+    /// failures the worker goes on, and the log says where the message is.
+    async fn set_aside(&mut self, message: &ConsumedMessage, reason: &str) -> Result<(), Stopped> {
         self.counts.set_aside.fetch_add(1, Ordering::Relaxed);
         let key = message.key.as_deref().and_then(|key| std::str::from_utf8(key).ok());
         if let Some(journal) = key.and_then(JournalId::parse) {
@@ -440,8 +449,28 @@ impl KafkaWorker {
             }
             self.incomplete.insert(journal);
         }
-        self.dead_letters.write(message, reason).await;
+        let mut wait = self.options.retry_delay;
+        for tried in 1.. {
+            let written = tokio::select! {
+                biased;
+                _ = self.stop.wait_for(|stop| *stop) => return Err(Stopped),
+                written = self.dead_letters.write(message, reason) => written,
+            };
+            match written {
+                Ok(()) => break,
+                Err(error) if tried >= SET_ASIDE_TRIES => {
+                    self.dead_letters.log_failure(message, reason, &error);
+                    break;
+                }
+                // Meanwhile the worker stays in its group.
+                Err(_) => self.pause(&mut wait).await?,
+            }
+            if !self.connection.has(message.partition) {
+                return Ok(());
+            }
+        }
         self.done(message);
+        Ok(())
     }
 
     fn done(&mut self, message: &ConsumedMessage) {
@@ -452,8 +481,12 @@ impl KafkaWorker {
         }
     }
 
-    /// Commits what the store has, without waiting for the brokers.
+    /// Commits what the store has, without waiting for the brokers. The driver does not tell whether
+    /// they did it: see [`Self::note_lag`].
     fn commit(&mut self) {
+        if self.commit_again.swap(false, Ordering::Relaxed) {
+            self.offsets.repeat();
+        }
         let mut list = TopicPartitionList::new();
         for (partition, offset) in self.offsets.take_due() {
             let topic = &self.options.address.topic;
@@ -463,8 +496,8 @@ impl KafkaWorker {
             return;
         }
         if let Err(error) = self.consumer.commit(&list, CommitMode::Async) {
-            // The store knows what it has counted: repeated messages cost time only.
-            debug!(%error, "offsets could not be committed");
+            debug!(%error, "offsets could not be committed; they are committed again");
+            self.commit_again.store(true, Ordering::Relaxed);
         }
     }
 
@@ -518,18 +551,21 @@ impl KafkaWorker {
         is_due
     }
 
-    /// Asks the brokers now and then how many messages there are.
+    /// Asks the brokers now and then how many messages there are. If some are not committed, all
+    /// commits are repeated: one may have failed, and perhaps no message follows that repeats it.
     fn note_lag(&mut self) {
         if Instant::now() < self.next_lag {
             return;
         }
         self.next_lag = Instant::now() + LAG_INTERVAL;
         let (consumer, counts) = (Arc::clone(&self.consumer), Arc::clone(&self.counts));
+        let commit_again = Arc::clone(&self.commit_again);
         let topic = self.options.address.topic.clone();
         // Not waited for: brokers that do not answer must not delay the counting.
         tokio::task::spawn_blocking(move || match lag(&consumer, &topic) {
             Ok(messages) => {
                 counts.lag_messages.store(messages, Ordering::Relaxed);
+                commit_again.fetch_or(messages > 0, Ordering::Relaxed);
                 if messages == 0 {
                     counts.lag_ms.store(0, Ordering::Relaxed);
                 }

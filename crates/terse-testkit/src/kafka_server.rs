@@ -28,6 +28,55 @@ pub struct KafkaServer {
     topics: AtomicU32,
 }
 
+/// Several brokers of one cluster; each is a controller, too.
+pub struct KafkaCluster {
+    brokers: Vec<KafkaServer>,
+}
+
+/// Where a broker is.
+#[derive(Clone, Copy)]
+struct Place {
+    id: usize,
+    port: u16,
+    controller: u16,
+}
+
+impl Place {
+    fn free(id: usize) -> Self {
+        Self { id, port: free_port(), controller: free_port() }
+    }
+}
+
+impl KafkaCluster {
+    /// Starts so many brokers on free ports of 127.0.0.1.
+    pub fn start(count: usize) -> Self {
+        let places: Vec<Place> = (1..=count).map(Place::free).collect();
+        let prepared =
+            places.iter().map(|own| KafkaServer::prepare(folder(), *own, &places, &[], "", &[]));
+        let brokers: Vec<KafkaServer> = prepared.collect();
+        // A broker answers once most controllers are there.
+        std::thread::scope(|scope| {
+            for broker in &brokers {
+                scope.spawn(|| broker.run());
+            }
+        });
+        Self { brokers }
+    }
+
+    /// The brokers, in the order of their numbers.
+    pub fn brokers(&self) -> &[KafkaServer] {
+        &self.brokers
+    }
+
+    /// The URL of a topic that does not exist yet, with a group of its own.
+    pub fn fresh(&self) -> String {
+        let address = |broker: &KafkaServer| format!("127.0.0.1:{}", broker.port);
+        let addresses: Vec<String> = self.brokers.iter().map(address).collect();
+        let topic = self.brokers[0].fresh_topic();
+        format!("kafka://{}/{topic}?group={topic}", addresses.join(","))
+    }
+}
+
 /// A broker that clients reach by TLS, and with a password. All listeners are on 127.0.0.1.
 pub struct SecureKafkaServer {
     server: KafkaServer,
@@ -127,7 +176,25 @@ impl KafkaServer {
         settings: &str,
         accounts: &[&str],
     ) -> Self {
-        let (port, controller) = (free_port(), free_port());
+        let place = Place::free(1);
+        let server = Self::prepare(folder, place, &[place], more, settings, accounts);
+        server.run();
+        server
+    }
+
+    /// Makes the folder of a broker of the cluster that `places` are.
+    fn prepare(
+        folder: PathBuf,
+        Place { id, port, controller }: Place,
+        places: &[Place],
+        more: &[(&str, &str, u16)],
+        settings: &str,
+        accounts: &[&str],
+    ) -> Self {
+        let voter = |place: &Place| format!("{}@127.0.0.1:{}", place.id, place.controller);
+        let voters: Vec<String> = places.iter().map(voter).collect();
+        let (voters, replicas) = (voters.join(","), places.len().min(3));
+        let in_sync = replicas.div_ceil(2);
         let all = [&[("PLAINTEXT", "PLAINTEXT", port)], more].concat();
         let joined = |part: &dyn Fn(&(&str, &str, u16)) -> String| -> String {
             all.iter().map(part).collect::<Vec<_>>().join(",")
@@ -137,8 +204,8 @@ impl KafkaServer {
         let data = folder.join("data").display().to_string();
         let settings = format!(
             "process.roles=broker,controller\n\
-             node.id=1\n\
-             controller.quorum.voters=1@127.0.0.1:{controller}\n\
+             node.id={id}\n\
+             controller.quorum.voters={voters}\n\
              listeners={listeners},CONTROLLER://127.0.0.1:{controller}\n\
              advertised.listeners={listeners}\n\
              controller.listener.names=CONTROLLER\n\
@@ -146,10 +213,10 @@ impl KafkaServer {
              listener.security.protocol.map={protocols},CONTROLLER:PLAINTEXT\n\
              log.dirs={data}\n\
              auto.create.topics.enable=false\n\
-             offsets.topic.replication.factor=1\n\
+             offsets.topic.replication.factor={replicas}\n\
              offsets.topic.num.partitions=1\n\
-             transaction.state.log.replication.factor=1\n\
-             transaction.state.log.min.isr=1\n\
+             transaction.state.log.replication.factor={replicas}\n\
+             transaction.state.log.min.isr={in_sync}\n\
              transaction.state.log.num.partitions=1\n\
              group.initial.rebalance.delay.ms=0\n\
              group.min.session.timeout.ms=1000\n\
@@ -164,7 +231,6 @@ impl KafkaServer {
         let mut command = Command::new("java");
         command.args(JVM).arg(jars()).arg(FORMAT).args(format).args(accounts);
         run(command.current_dir(&server.folder));
-        server.run();
         server
     }
 
@@ -206,6 +272,24 @@ impl KafkaServer {
     /// The URL of a topic that does not exist yet, with a group of its own.
     pub fn fresh(&self) -> String {
         self.url(&self.fresh_topic())
+    }
+
+    /// How many octets the broker has written for a topic.
+    pub fn octets(&self, topic: &str) -> u64 {
+        let mut octets = 0;
+        for partition in std::fs::read_dir(self.folder.join("data")).unwrap() {
+            let path = partition.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.rsplit_once('-').is_none_or(|(of, _)| of != topic) {
+                continue;
+            }
+            // Indexes are sparse files of a fixed length.
+            for file in std::fs::read_dir(path).unwrap().map(Result::unwrap) {
+                let is_log = file.path().extension().is_some_and(|name| name == "log");
+                octets += if is_log { file.metadata().unwrap().len() } else { 0 };
+            }
+        }
+        octets
     }
 
     fn fresh_topic(&self) -> String {

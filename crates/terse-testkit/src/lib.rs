@@ -49,7 +49,7 @@ pub use counting_allocator::CountingAllocator;
 pub use download::{cached, run};
 pub use dynamodb_server::DynamoServer;
 pub use fixed_limiter::FixedLimiter;
-pub use kafka_server::{KafkaServer, SecureKafkaServer};
+pub use kafka_server::{KafkaCluster, KafkaServer, SecureKafkaServer};
 pub use log_lines::LogLines;
 pub use memory::MemoryStore;
 pub use memory_clicks::MemoryClickStore;

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use terse_clickhouse::{ClickHouseAddress, ClickHouseClicks, ClickHouseOptions};
 use terse_core::OwnerId;
 use terse_core::clicks::{Added, ClickStore, ClickSubject, JournalId, LinkId};
-use terse_postgres::{LedgerKind, PostgresLedger, PostgresOptions};
 use terse_testkit::{ClickHouseServer, KafkaServer, PostgresServer, key, timestamp};
 
 use crate::support::{
-    Node, RunningWorker, batch, bus, clicks, facts, report, span, wait, wait_for_total,
+    Node, RunningWorker, batch, bus, clickhouse, clicks, facts, report, span, wait, wait_for_total,
 };
 
 /// What the same clicks give in a store without a bus.
@@ -58,13 +56,7 @@ async fn clicks_over_kafka_give_the_same_statistics_as_without() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clicks_over_kafka_give_the_same_statistics_on_clickhouse() {
-    let (ledger, url) = (PostgresServer::shared().fresh(), ClickHouseServer::shared().fresh());
-    let ledger = PostgresLedger::open(PostgresOptions::new(&ledger), LedgerKind::Clicks).await;
-    let mut options = ClickHouseOptions::new(ClickHouseAddress::parse(&url).unwrap(), true);
-    options.insert_interval = std::time::Duration::from_millis(300);
-    let store = ClickHouseClicks::open(options, Arc::new(ledger.unwrap())).await.unwrap();
-    let store: Arc<dyn ClickStore> = Arc::new(store);
-    compare_with_direct(&store).await;
+    compare_with_direct(&clickhouse(&ClickHouseServer::shared().fresh()).await).await;
 }
 
 /// Workers come and go while nodes publish.

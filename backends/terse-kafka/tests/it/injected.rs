@@ -2,13 +2,29 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rdkafka::mocking::MockCluster;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
+use terse_core::Clock;
 use terse_core::clicks::ClickStore;
+use terse_kafka::inspect;
 use terse_testkit::{MemoryClickStore, PostgresServer};
 
-use crate::support::{Node, RunningWorker, bus, wait_for_total};
+use crate::support::{Node, RunningWorker, TIMEOUT, bus, options, send_raw, wait, wait_for_total};
+
+/// Waits until the group has committed all messages of the topic.
+async fn wait_until_committed(url: &str) {
+    let begun = Instant::now();
+    loop {
+        let seen = inspect(&options(url), Clock::default().now()).await.unwrap();
+        if seen.lag == 0 && seen.messages > 0 {
+            break;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "never committed: {seen:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn errors_of_brokers_neither_lose_nor_double_a_click() {
@@ -48,8 +64,48 @@ async fn errors_of_brokers_neither_lose_nor_double_a_click() {
         node.publish(4).await;
     }
     wait_for_total(&store, 100).await;
+    wait_until_committed(&url).await;
+    // Neither the driver nor the group does anything about this error, and no message follows.
+    let refused = [Error::RD_KAFKA_RESP_ERR_OFFSET_METADATA_TOO_LARGE; 3];
+    cluster.request_errors(RDKafkaApiKey::OffsetCommit, &refused);
+    node.publish(1).await;
+    wait_for_total(&store, 101).await;
+    wait_until_committed(&url).await;
     assert_eq!(worker.set_aside(), 0);
     worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_stops_although_it_cannot_set_a_message_aside() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("clicks", 1, 1).unwrap();
+    cluster.create_topic("clicks.dead", 1, 1).unwrap();
+    let url = format!("kafka://{}/clicks", cluster.bootstrap_servers());
+    let store: Arc<dyn ClickStore> = Arc::new(MemoryClickStore::new());
+    let mut patient = options(&url);
+    patient.delivery_timeout = Duration::from_secs(1000);
+    let worker = RunningWorker::start_with(patient, &store).await;
+    cluster.partition_leader("clicks.dead", 0, None).unwrap();
+    send_raw(&url, 0, "noise", b"noise").await;
+    wait("it is to be set aside", || worker.set_aside() == 1).await;
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_inspection_ends_although_the_brokers_go_away() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("clicks", 1, 1).unwrap();
+    let url = format!("kafka://{}/clicks", cluster.bootstrap_servers());
+    // It asks for these last.
+    let slow = [RDKafkaRespErr::RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT; 100];
+    cluster.request_errors(RDKafkaApiKey::ListOffsets, &slow);
+    let mut short = options(&url);
+    short.connect_timeout = Duration::from_secs(3);
+    let inspecting = tokio::spawn(async move { inspect(&short, Clock::default().now()).await });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    drop(cluster);
+    let inspected = tokio::time::timeout(TIMEOUT, inspecting).await.expect("it never ended");
+    assert!(inspected.unwrap().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,6 +8,7 @@ mod injected;
 mod messages;
 mod publishing;
 mod secure;
+mod sizes;
 mod start;
 mod support;
 mod throughput;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
 use rdkafka::consumer::{Consumer as _, StreamConsumer};
 use rdkafka::message::{Headers as _, Message as _};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use terse_core::clicks::{ClickStore, JournalId, Position};
 use terse_kafka::KafkaAddress;
 use terse_kafka::internals::{encode, encode_forget};
 use terse_testkit::{KafkaServer, PostgresServer};
+use tokio::time::timeout;
 
 use crate::support::{
-    RunningWorker, batch, clicks, options, send_raw, span, total, wait, wait_for_total,
+    RunningWorker, TIMEOUT, batch, clicks, options, send_raw, span, total, wait, wait_for_total,
 };
 
 const JOURNAL: JournalId = JournalId([1; 16]);
@@ -104,15 +105,19 @@ async fn dead_letters(url: &str, count: usize) -> Vec<String> {
     let brokers = url.strip_prefix("kafka://").unwrap().split('/').next().unwrap();
     let consumer: StreamConsumer = ClientConfig::new()
         .set("bootstrap.servers", brokers)
+        // The driver wants one, although nothing joins it.
         .set("group.id", "reader")
-        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.commit", "false")
         .create()
         .unwrap();
     let topic = KafkaAddress::parse(url).unwrap().dead_letter_topic();
-    consumer.subscribe(&[&topic]).unwrap();
+    let mut partition = TopicPartitionList::new();
+    partition.add_partition_offset(&topic, 0, Offset::Beginning).unwrap();
+    consumer.assign(&partition).unwrap();
     let mut all = Vec::new();
     while all.len() < count {
-        let message = consumer.recv().await.unwrap();
+        let received = timeout(TIMEOUT, consumer.recv()).await;
+        let message = received.expect("too few messages were set aside").unwrap();
         assert!(message.payload().is_some_and(|payload| !payload.is_empty()));
         let headers = message.headers().unwrap();
         let text = |name: &str| {
@@ -126,6 +131,8 @@ async fn dead_letters(url: &str, count: usize) -> Vec<String> {
         assert!(text("terse-offset").parse::<i64>().is_ok());
         all.push(text("terse-reason"));
     }
+    // The driver waits for the brokers.
+    std::thread::spawn(move || drop(consumer));
     all
 }
 

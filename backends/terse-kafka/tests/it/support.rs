@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::producer::{FutureProducer, FutureRecord};
+use terse_clickhouse::{ClickHouseAddress, ClickHouseClicks, ClickHouseOptions};
 use terse_core::clicks::{
     Added, Batch, BotKind, Click, ClickIngest, ClickLedger, ClickReport, ClickStore, ClickSubject,
     ClickTarget, JournalId, JournalSpan, LinkId, Opened, Period, Unit,
@@ -14,12 +15,13 @@ use terse_core::clicks::{
 use terse_core::{Answered, Clock, OwnerId};
 use terse_kafka::{KafkaAddress, KafkaBus, KafkaOptions, KafkaWorker, WorkerCounts};
 use terse_postgres::{LedgerKind, PostgresClicks, PostgresLedger, PostgresOptions};
-use terse_testkit::{key, timestamp};
+use terse_testkit::{PostgresServer, key, timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Longer than any successful wait takes, also on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn options(url: &str) -> KafkaOptions {
     let mut options = KafkaOptions::new(KafkaAddress::parse(url).unwrap());
@@ -37,6 +39,15 @@ pub(crate) async fn ledger(database: &str) -> Arc<dyn ClickLedger> {
 pub(crate) async fn clicks(database: &str) -> Arc<dyn ClickStore> {
     let options = PostgresOptions::new(database);
     Arc::new(PostgresClicks::open(options, true).await.unwrap())
+}
+
+/// A click store in a database of ClickHouse, with a ledger of its own.
+pub(crate) async fn clickhouse(url: &str) -> Arc<dyn ClickStore> {
+    let ledger = PostgresOptions::new(PostgresServer::shared().fresh());
+    let ledger = PostgresLedger::open(ledger, LedgerKind::Clicks).await.unwrap();
+    let mut options = ClickHouseOptions::new(ClickHouseAddress::parse(url).unwrap(), true);
+    options.insert_interval = Duration::from_millis(300);
+    Arc::new(ClickHouseClicks::open(options, Arc::new(ledger)).await.unwrap())
 }
 
 pub(crate) async fn bus(
@@ -73,7 +84,7 @@ impl RunningWorker {
     /// Ends it in order.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
-        tokio::time::timeout(TIMEOUT, self.task).await.expect("the worker never stopped").unwrap();
+        timeout(TIMEOUT, self.task).await.expect("the worker never stopped").unwrap();
     }
 
     /// Ends it wherever it is. It commits nothing more, and its group learns late of it.
@@ -149,7 +160,8 @@ impl Node {
         let batch = batch(vec![span(self.journal, self.epoch, self.at, self.at + clicks)]);
         let begun = std::time::Instant::now();
         loop {
-            match self.bus.add(&batch).await {
+            let added = timeout(TIMEOUT, self.bus.add(&batch)).await;
+            match added.expect("a message was neither sent nor refused") {
                 Ok(Added::Done | Added::Already) => break,
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => {

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use terse_core::clicks::{ClickStore, JournalId};
-use terse_testkit::{KafkaServer, MemoryClickStore, PostgresServer};
+use terse_kafka::KafkaAddress;
+use terse_testkit::{ClickHouseServer, KafkaServer, MemoryClickStore, PostgresServer};
 
-use crate::support::{Node, RunningWorker, batch, bus, clicks, span};
+use crate::support::{Node, RunningWorker, batch, bus, clickhouse, clicks, span};
 
 const BATCH: u64 = 5000;
+/// How long one store may take.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The CPU time of this process.
 fn cpu() -> Duration {
@@ -47,18 +50,39 @@ async fn what_a_click_costs() {
     print("publishing", node.at, (cpu() - begun.0).saturating_sub(making), begun.1.elapsed());
     let octets = node.bus.counts().octets.load(std::sync::atomic::Ordering::Relaxed);
     println!("{:.1} octets per click, before they are compressed", octets as f64 / node.at as f64);
-    let postgres = clicks(&PostgresServer::shared().fresh()).await;
-    for (what, store, group) in
-        [("counting in memory", &memory, "one"), ("counting in PostgreSQL", &postgres, "two")]
-    {
+    let topic = KafkaAddress::parse(&url).unwrap();
+    let per_click = |octets: u64| octets as f64 / node.at as f64;
+    println!("Kafka: {:.1} octets per click on disk", per_click(kafka.octets(topic.topic())));
+    let database = PostgresServer::shared().fresh();
+    let postgres = clicks(&database).await;
+    let clickhouse_url = ClickHouseServer::shared().fresh();
+    let clickhouse = clickhouse(&clickhouse_url).await;
+    for (what, store, group) in [
+        ("counting in memory", &memory, "one"),
+        ("counting in PostgreSQL", &postgres, "two"),
+        ("counting in ClickHouse", &clickhouse, "three"),
+    ] {
         let url = format!("{}-{group}", url);
         let worker = RunningWorker::start(&url, store).await;
         let begun = (cpu(), Instant::now());
         let counted = || worker.counts.clicks.load(std::sync::atomic::Ordering::Relaxed);
         while counted() < node.at {
+            assert!(begun.1.elapsed() < LONGEST, "{what}: {} of {}", counted(), node.at);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         print(what, node.at, cpu() - begun.0, begun.1.elapsed());
         worker.stop().await;
     }
+    let octets = PostgresServer::shared().sql(
+        &database,
+        "SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n \
+         ON n.oid = relnamespace WHERE nspname NOT IN ('pg_catalog', 'information_schema', \
+         'pg_toast') AND relkind IN ('r', 'm')",
+    );
+    println!("PostgreSQL: {:.1} octets per click on disk", per_click(octets.parse().unwrap()));
+    let name = clickhouse_url.rsplit('/').next().unwrap();
+    let octets = ClickHouseServer::shared().sql(&format!(
+        "SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = '{name}'"
+    ));
+    println!("ClickHouse: {:.1} octets per click on disk", per_click(octets.parse().unwrap()));
 }
