@@ -2,7 +2,7 @@
 
 use super::{Moderation, ModerationError};
 use crate::link::{LinkKey, ModerationStatus};
-use crate::links::{Caller, LinkError};
+use crate::links::LinkError;
 use crate::principal::Principal;
 use crate::registry::Role;
 use crate::time::Timestamp;
