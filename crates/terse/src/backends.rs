@@ -311,6 +311,8 @@ pub(crate) struct ClickBus {
     pub(crate) ingest: Arc<dyn ClickIngest>,
     /// The most memory of a batch, so that it fits into a message.
     pub(crate) batch_bytes: usize,
+    /// How long clicks may be on the bus: the click store must know erased links that long.
+    pub(crate) keep_tombstones: Duration,
     metrics: Vec<MetricsSource>,
     stop: Box<dyn FnOnce(Duration) + Send + Sync>,
 }

@@ -152,10 +152,10 @@ impl ClickPlane {
             keep_raw: config.clicks.keep_raw.get(),
             max_raw: config.clicks.max_raw.map(ByteSize::bytes),
             keep_hours: config.clicks.keep_hours.get(),
-            keep_tombstones: match config.clicks.archive {
-                Some(_) => KEEP_TOMBSTONES_FOR_ARCHIVE,
-                None => KEEP_TOMBSTONES,
-            },
+            keep_tombstones: keep_tombstones(
+                config.clicks.archive.is_some(),
+                self.bus.as_ref().map(|bus| bus.keep_tombstones),
+            ),
         };
         let (clicks, links, guard) = (Arc::clone(clicks), Arc::clone(links), Arc::clone(guard));
         let counts = Arc::clone(&self.pruned);
@@ -194,5 +194,26 @@ impl ClickPlane {
         if let Some(bus) = self.bus {
             bus.stop(timeout);
         }
+    }
+}
+
+/// How long the click store keeps tombstones, with an archive, and with a bus that has clicks for so
+/// long.
+fn keep_tombstones(has_archive: bool, bus: Option<Duration>) -> Duration {
+    let archive = if has_archive { KEEP_TOMBSTONES_FOR_ARCHIVE } else { Duration::ZERO };
+    KEEP_TOMBSTONES.max(archive).max(bus.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tombstones_are_kept_for_as_long_as_clicks_may_come() {
+        let days = |days: u64| Duration::from_hours(days * 24);
+        assert_eq!(keep_tombstones(false, None), days(7));
+        assert_eq!(keep_tombstones(false, Some(days(30))), days(30));
+        assert_eq!(keep_tombstones(true, Some(days(30))), days(90));
+        assert_eq!(keep_tombstones(true, Some(days(100))), days(100));
     }
 }

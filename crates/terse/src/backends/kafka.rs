@@ -19,8 +19,6 @@ use crate::config::{BusUrl, Config};
 
 /// What the node remembers about its bus, in the data folder.
 const STATE: &str = "bus.json";
-/// The most memory of a batch. Its message takes much less, and brokers take 1 MB by default.
-const BATCH_BYTES: usize = 2 << 20;
 
 /// Checks a URL, and returns it without its password.
 pub(crate) fn check_url(text: &str) -> Result<String, String> {
@@ -56,7 +54,8 @@ pub(super) async fn open(
     }
     Ok(ClickBus {
         ingest: Arc::new(bus),
-        batch_bytes: BATCH_BYTES,
+        batch_bytes: terse_kafka::BATCH_BYTES,
+        keep_tombstones: terse_kafka::KEEP_COUNTED,
         metrics,
         stop: Box::new(move |timeout| {
             if let Some(worker) = worker {
