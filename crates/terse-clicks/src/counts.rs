@@ -1,7 +1,9 @@
 //! What the shipper has done, for metrics and health checks.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use terse_core::clicks::JournalSignals;
 use terse_core::metrics::Metrics;
 
 /// Counts since the start of the process.
@@ -39,6 +41,8 @@ pub struct ShipperCounts {
     pub alive: AtomicBool,
     /// True once another process has opened this journal: this one counts no more.
     pub fenced: AtomicBool,
+    /// What the threads that write the journal must know.
+    pub signals: Arc<JournalSignals>,
 }
 
 impl Default for ShipperCounts {
@@ -59,6 +63,7 @@ impl Default for ShipperCounts {
             last_error_ms: AtomicI64::default(),
             alive: AtomicBool::new(true),
             fenced: AtomicBool::default(),
+            signals: Arc::default(),
         }
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::clicks::{
     Batch, BatchStart, ClickColumns, ClickSubject, ClickSum, ClickTarget, Count, Delta, JournalId,
-    JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingLinks, PendingSum,
-    Period, RankedLink, SumIndex, SumSubject, Unit,
+    JournalSignals, JournalSpan, LinkId, PendingClicks, PendingCounts, PendingHour, PendingLinks,
+    PendingSum, Period, RankedLink, SumIndex, SumSubject, Unit,
 };
 use terse_core::{LinkKey, OwnerId, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -43,6 +43,8 @@ pub(crate) struct PendingBatches {
     pub(crate) boost: PriorityBoost,
     /// Batches up to this number are to be stored now.
     asked: AtomicU64,
+    /// Tells the writers of the journal about erasures.
+    pub(crate) signals: Arc<JournalSignals>,
     /// Wakes the shipper when a batch is to be stored.
     pub(crate) wake: Notify,
     /// Every batch below this number is stored, or will be read again.
@@ -209,6 +211,7 @@ impl View<'_> {
 impl Default for PendingBatches {
     fn default() -> Self {
         Self {
+            signals: Arc::default(),
             state: Mutex::default(),
             waiting: AtomicUsize::new(0),
             boost: PriorityBoost::default(),
@@ -374,12 +377,16 @@ impl PendingClicks for PendingBatches {
             let erased = state.erased.links.entry(key.clone()).or_default();
             erased.push((created_by, erased_at));
         }
+        drop(state);
+        self.signals.erased();
     }
 
     fn erase_owner(&self, owner: OwnerId, erased_at: Timestamp) {
         let mut state = self.read();
         state.erased.forget_before(erased_at);
         state.erased.owners.insert(owner, erased_at);
+        drop(state);
+        self.signals.erased();
     }
 
     async fn flush(&self) {

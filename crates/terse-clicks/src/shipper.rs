@@ -171,7 +171,9 @@ pub(crate) fn prepare(
     let identity = FolderIdentity::open(Arc::clone(&disk))?;
     let folder = JournalFolder::on(disk, run, now);
     folder.sweep_unused()?;
-    let (counts, pending) = (Arc::<ShipperCounts>::default(), Arc::<PendingBatches>::default());
+    let pending = Arc::<PendingBatches>::default();
+    let signals = Arc::clone(&pending.signals);
+    let counts = Arc::new(ShipperCounts { signals, ..ShipperCounts::default() });
     let shipping = ShipperLoop::new(
         folder,
         identity,
@@ -199,6 +201,7 @@ struct Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         self.pending.end();
+        self.counts.signals.end();
         if self.orders.borrow().is_some() {
             return;
         }

@@ -149,6 +149,7 @@ impl ShipperLoop {
             }
         }
         self.counts.fenced.store(true, Ordering::Relaxed);
+        self.counts.signals.end();
         // The other process counts these.
         self.pending.clear();
         self.counts.set_in_memory((0, 0));
@@ -223,6 +224,11 @@ impl ShipperLoop {
         }
     }
 
+    fn store_accepted(&mut self) {
+        self.accepted = Instant::now();
+        self.counts.signals.store_accepts();
+    }
+
     /// Opens the journal at the store, retrying until the store answers.
     async fn open(&mut self) -> Opened {
         let mut wait = self.pace.retry_delay;
@@ -233,7 +239,7 @@ impl ShipperLoop {
             {
                 Ok(opened) => {
                     self.epoch = opened.epoch;
-                    self.accepted = Instant::now();
+                    self.store_accepted();
                     self.pending.lock().journal = Some(self.identity.journal());
                     self.take_positions(&opened.positions);
                     return opened;

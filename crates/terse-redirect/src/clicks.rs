@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Instant;
 
 use terse_core::clicks::{
     JournalRecord, RequestFlags, Salt, address_octets, campaign, names_a_bot, visitor_hash,
@@ -58,6 +59,25 @@ impl ClickRecorder {
             campaign: [0; MAX_CAMPAIGN_LEN],
         });
         Self { journal, counts, salt, writer }
+    }
+
+    /// Pauses the thread while counting is far behind and the click store accepts clicks: otherwise
+    /// clicks would be lost once the journal is full.
+    #[expect(clippy::disallowed_methods, reason = "only on overload; the alternative is a loss")]
+    pub(crate) fn pause_if_behind(&self) {
+        let pause = self.journal.pause();
+        if !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+        let paused = pause + self.writer.borrow_mut().writer.take_waited();
+        if !paused.is_zero() {
+            self.counts.paused_micros.add(u64::try_from(paused.as_micros()).unwrap_or(0));
+        }
+    }
+
+    /// Finishes a segment that holds erased or old records.
+    pub(crate) fn finish_if_old(&self) {
+        self.writer.borrow_mut().writer.finish_if_old(Instant::now());
     }
 
     /// Copies the current salt of the journal.

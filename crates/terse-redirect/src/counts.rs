@@ -112,6 +112,8 @@ counts! {
     clicks_journaled,
     /// Visits that the journal had no segment for.
     clicks_lost,
+    /// Microseconds for which threads have paused, because counting was far behind.
+    paused_micros,
     /// Failed visits that the journal left out; a sampled one stands for them.
     orphans_skipped,
 }

@@ -15,6 +15,7 @@ use hyper::body::{Body, Incoming};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, watch};
+use tokio::time::MissedTickBehavior;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::clicks::ClickRecorder;
@@ -338,6 +339,8 @@ impl<D: FallbackService> Worker<D> {
         let in_the_clear = if tls.is_some() { Transport::Plain } else { Transport::Unknown };
         let mut phase = self.thread.phase.clone();
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        // A sweep may pause the thread; the next one comes an interval after it.
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 accepted = plain.accept() => match accepted {
@@ -406,6 +409,8 @@ impl<D: FallbackService> Worker<D> {
         self.sweep_connections(false);
         if let Some(clicks) = &self.thread.clicks {
             clicks.renew_salt();
+            clicks.finish_if_old();
+            clicks.pause_if_behind();
         }
     }
 

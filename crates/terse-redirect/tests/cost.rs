@@ -100,6 +100,7 @@ fn a_cached_redirect_is_journaled_and_allocates_nothing_and_reads_nothing() {
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
         honour_dnt: true,
+        signals: Arc::default(),
     };
     let journal = Journal::start(journal, 1, Clock::default()).unwrap();
     journal.set_salt([7; 16]);

@@ -22,7 +22,7 @@ use crate::config::{ByteSize, ClickAddresses, Config};
 use crate::memory_plan::MemoryPlan;
 
 /// How many times `clicks.journal_size` the journal may hold while the click store counts, but more
-/// slowly than visitors click.
+/// slowly than visitors click. From half of it on, visitors wait for the store.
 const SLOW_STORE: u64 = 4;
 /// How long the click store leaves out clicks of erased links that come late.
 const KEEP_TOMBSTONES: Duration = Duration::from_hours(7 * 24);
@@ -106,6 +106,10 @@ impl ClickPlane {
                 limit_bytes: settings.journal_size.bytes().saturating_mul(SLOW_STORE),
                 address,
                 honour_dnt: settings.honour_dnt,
+                signals: shipper
+                    .as_ref()
+                    .map(|shipper| Arc::clone(&shipper.counts().signals))
+                    .unwrap_or_default(),
             };
             let journal =
                 Journal::start(journal, threads, clock.clone()).context("making the journal")?;

@@ -32,6 +32,7 @@ impl ShipperLoop {
     pub(super) fn store_failed(&mut self, error: &StoreError) {
         self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
         self.bound.store_fails();
+        self.counts.signals.store_fails();
         if self.should_log_failure() {
             warn!(%error, cause = error.source(), "clicks cannot be counted right now; they stay \
                 in the journal");
@@ -40,6 +41,7 @@ impl ShipperLoop {
 
     pub(super) fn file_failed(&mut self, error: &io::Error) {
         self.counts.file_failures.fetch_add(1, Ordering::Relaxed);
+        self.counts.signals.store_fails();
         if self.should_log_failure() {
             warn!(%error, "the journal's files cannot be read or deleted");
         }

@@ -77,7 +77,7 @@ impl ShipperLoop {
             .unwrap_or_else(|error| Err(timed_out(error)))
         {
             Ok(Forgotten::Done) => {
-                self.accepted = Instant::now();
+                self.store_accepted();
                 self.gone.drain(..due.len());
                 for id in &due {
                     self.counted.remove(id);

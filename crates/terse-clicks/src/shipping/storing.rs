@@ -159,7 +159,7 @@ impl ShipperLoop {
         self.counts.unreadable.fetch_add(unreadable, Ordering::Relaxed);
         self.counts.batches.fetch_add(1, Ordering::Relaxed);
         self.counted.extend(batch.spans.iter().map(|span| (span.segment, span.to)));
-        self.accepted = Instant::now();
+        self.store_accepted();
         self.bound.store_counts();
         if self.failure_logged_ms.take().is_some() {
             info!("clicks are counted again");

@@ -7,6 +7,7 @@ mod delta_chunk;
 mod export;
 mod ingest;
 mod journal;
+mod journal_signals;
 mod ledger;
 mod live;
 mod live_follower;
@@ -43,6 +44,7 @@ pub use journal::{
     Frame, HEADER, JournalRecord, JournalWriteResult, MAX_FRAME_SIZE, RequestFlags, SegmentHeader,
     finish, names_a_bot, read_frame,
 };
+pub use journal_signals::JournalSignals;
 pub use ledger::{
     BeginResult, ClickLedger, ErasedClicks, ErasedSubject, FinishResult, LedgerCleanup,
     LedgerErasure, LedgerMerge, LedgerSnapshot, Tombstones, spans_overlap,

@@ -47,6 +47,11 @@ impl Segment {
         }
     }
 
+    /// Whether it holds a record.
+    pub(super) fn has_records(&self) -> bool {
+        self.at > HEADER
+    }
+
     /// Writes the end mark.
     pub(super) fn finish(&mut self) {
         finish(self.map.bytes(), self.id, self.at);

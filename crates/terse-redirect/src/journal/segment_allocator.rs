@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use terse_core::Clock;
 use terse_core::clicks::SegmentHeader;
 
+use super::pressure::Pressure;
 use super::segment::Segment;
 
 /// The number of spare segments per thread, beside the one it writes: its share of
@@ -97,6 +98,7 @@ pub(super) struct SegmentAllocator {
     pub(super) clock: Clock,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) made: Arc<AtomicU64>,
+    pub(super) pressure: Arc<Pressure>,
     /// The bytes in the folder at the last check, plus those of segments made since.
     pub(super) folder_bytes: Option<(Instant, u64)>,
     /// The time of the last segment, by the journal's clock.
@@ -111,7 +113,8 @@ impl SegmentAllocator {
         remove_temporary(&self.folder)?;
         while let Some(thread_queue) = self.shortest() {
             match self.fill(thread_queue) {
-                Ok(()) => {}
+                Ok(true) => {}
+                Ok(false) => break,
                 Err(error) if is_full(&error) => {
                     self.warn(&error);
                     break;
@@ -131,13 +134,27 @@ impl SegmentAllocator {
             }
             self.warn_of_lost();
             while let Some(thread_queue) = self.shortest() {
-                if let Err(error) = self.fill(thread_queue) {
-                    self.warn(&error);
-                    break;
+                match self.fill(thread_queue) {
+                    Ok(made) => {
+                        self.pressure.set_disk_fails(false);
+                        if !made {
+                            break;
+                        }
+                    }
+                    Err(error) => {
+                        self.pressure.set_disk_fails(true);
+                        self.warn(&error);
+                        break;
+                    }
                 }
+            }
+            if self.pressure.is_high() {
+                // The reader has perhaps caught up.
+                self.note_size();
             }
             std::thread::park_timeout(INTERVAL);
         }
+        self.pressure.stop();
     }
 
     /// The thread with the fewest spares, if a thread has too few.
@@ -148,19 +165,18 @@ impl SegmentAllocator {
             .min_by_key(left)
     }
 
-    fn fill(&mut self, thread_queue: usize) -> io::Result<()> {
+    /// Makes a spare segment for a thread, unless the journal has reached its limit.
+    fn fill(&mut self, thread_queue: usize) -> io::Result<bool> {
         let size = self.segment_bytes as u64;
-        // The segments that threads hold do not count against the bound: the current one and the
-        // spares.
-        let in_use: u64 =
-            self.queues.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.target as u64).sum();
-        let max_bytes = self.limit_bytes.saturating_add(in_use * size);
+        let max_bytes = self.limit_bytes.saturating_add(self.in_use());
         let (checked, bytes) = self.folder_bytes()?;
+        self.pressure.set_size((bytes + size).saturating_sub(self.in_use()), self.limit_bytes);
         if bytes + size > max_bytes {
-            return Err(io::Error::new(
+            self.warn(&io::Error::new(
                 io::ErrorKind::StorageFull,
                 "the journal has reached its size limit (clicks.journal_size)",
             ));
+            return Ok(false);
         }
         // The times are distinct, because the reader orders segments by them.
         let made_ms = self.clock.now().as_ms().max(self.last_ms.saturating_add(1));
@@ -185,7 +201,22 @@ impl SegmentAllocator {
         {
             back.finish();
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The octets of the segments that threads hold: the current one and the spares. They do not
+    /// count against the bound.
+    fn in_use(&self) -> u64 {
+        let segments: u64 =
+            self.queues.iter().map(|thread_queue| LEEWAY + 1 + thread_queue.target as u64).sum();
+        segments * self.segment_bytes as u64
+    }
+
+    fn note_size(&mut self) {
+        if let Ok((checked, bytes)) = self.folder_bytes() {
+            self.folder_bytes = Some((checked, bytes));
+            self.pressure.set_size(bytes.saturating_sub(self.in_use()), self.limit_bytes);
+        }
     }
 
     /// The bytes in the folder. The reader deletes files meanwhile, so they are summed up again in

@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::clicks::{HEADER, MAX_FRAME_SIZE, Salt};
+use terse_core::clicks::{HEADER, JournalSignals, MAX_FRAME_SIZE, Salt};
 
+use super::pressure::Pressure;
 use super::segment::Segment;
 use super::segment_allocator::{MAX_SPARES, SegmentAllocator, ThreadQueue};
 use super::writer::Writer;
@@ -51,6 +53,10 @@ pub struct JournalSettings {
     pub address: AddressDetail,
     /// Whether visitors with `DNT` or `Sec-GPC` are only counted.
     pub honour_dnt: bool,
+    /// What the reader tells: whether the click store accepts clicks, and when some were erased.
+    /// While the store accepts clicks and the folder is more than half full, serving threads pause,
+    /// so that the reader catches up before there is no segment left.
+    pub signals: Arc<JournalSignals>,
 }
 
 /// The journal, shared by all serving threads. Each thread takes its writer from it.
@@ -65,6 +71,7 @@ pub struct Journal {
     waker: Thread,
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,
+    pressure: Arc<Pressure>,
 }
 
 /// A serving thread's end of its queues.
@@ -83,6 +90,7 @@ impl Journal {
         std::fs::set_permissions(&settings.folder, std::fs::Permissions::from_mode(0o700))?;
         let (ends, queues): (Vec<_>, Vec<_>) = (0..threads).map(|_| thread_queue(threads)).unzip();
         let (stop, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let pressure = Arc::new(Pressure::new(Arc::clone(&settings.signals)));
         let mut segment_allocator = SegmentAllocator {
             folder: settings.folder.clone(),
             run: settings.run,
@@ -92,6 +100,7 @@ impl Journal {
             clock,
             stop: Arc::clone(&stop),
             made: Arc::clone(&made),
+            pressure: Arc::clone(&pressure),
             folder_bytes: None,
             last_ms: 0,
             warned: None,
@@ -108,6 +117,7 @@ impl Journal {
             segment_allocator: Mutex::new(Some(segment_allocator)),
             stop,
             made,
+            pressure,
         }))
     }
 
@@ -135,6 +145,11 @@ impl Journal {
         unclaimed.into_iter().flatten().for_each(|ends| drop(self.writer_with(ends)));
     }
 
+    /// How long a serving thread is to pause now.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pressure.pause()
+    }
+
     pub(crate) fn settings(&self) -> &JournalSettings {
         &self.settings
     }
@@ -150,7 +165,7 @@ impl Journal {
     }
 
     fn writer_with(&self, ends: QueueEnds) -> Writer {
-        Writer::new(ends, self.waker.clone())
+        Writer::new(ends, self.waker.clone(), Arc::clone(&self.pressure))
     }
 }
 

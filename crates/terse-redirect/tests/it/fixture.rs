@@ -148,6 +148,7 @@ pub(crate) fn journal_settings(folder: &Path) -> JournalSettings {
         limit_bytes: 64 << 20,
         address: AddressDetail::Cut,
         honour_dnt: true,
+        signals: Arc::default(),
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::Clock;
-use terse_core::clicks::HEADER;
+use terse_core::clicks::{HEADER, JournalSignals};
 use terse_redirect::{Journal, JournalSettings};
 use terse_testkit::{alias, wait_until};
 
@@ -74,6 +75,25 @@ async fn changing_to_the_next_segment_loses_nothing_and_keeps_the_order() {
     assert!(
         segments::read(&folder).iter().all(|segment| segment.ended && segment.header.run == 42)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_erasure_segments_with_records_are_finished() {
+    let fixture = fixture(2).await;
+    let signals = Arc::<JournalSignals>::default();
+    let served = fixture.serve_journaled(|settings| settings.signals = Arc::clone(&signals));
+    let of = |wanted: bool| {
+        let all = segments::read(&served.segments());
+        all.iter().filter(|segment| !segment.visits.is_empty() && segment.ended == wanted).count()
+    };
+    assert!(served.exchange(VISIT.as_bytes()).starts_with("HTTP/1.1 302"));
+    assert_eq!((of(false), of(true)), (1, 0));
+    signals.erased();
+    wait_until("the segment is finished", || (of(false), of(true)) == (0, 1));
+    // Empty segments stay, and the next visit is in another one.
+    assert!(served.exchange(VISIT.as_bytes()).starts_with("HTTP/1.1 302"));
+    assert_eq!((of(false), of(true)), (1, 1));
+    assert_eq!(served.workers.counts().clicks_journaled, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,6 +10,7 @@ mod journal_files;
 mod limits;
 mod location;
 mod misses;
+mod overload;
 mod screening;
 mod segments;
 mod slow;

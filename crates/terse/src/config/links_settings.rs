@@ -137,7 +137,8 @@ settings! {
         pub bus: Option<BusUrl> = None,
         /// The most disk space for clicks that are not counted yet, at least `16MiB`, beside what
         /// is being written. If it is full while `clicks.store` accepts nothing, terse drops the
-        /// oldest clicks. While the store is only slow, four times as much may wait.
+        /// oldest clicks. While the store is only slow, up to four times as much may wait; from
+        /// twice as much on, visitors wait for the store.
         pub journal_size: ByteSize = ByteSize::mib(1024),
         /// How long clicks may be in memory before terse stores them together, at most `1m`.
         /// Statistics include them, unless nodes share the store of clicks. A crash loses none: the
