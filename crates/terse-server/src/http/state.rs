@@ -26,6 +26,7 @@ use crate::site::{CurrentSite, Site};
 use crate::stats::ApiStats;
 
 /// The services and settings that the binary passes to the web plane.
+#[derive(Clone)]
 pub struct AppState {
     /// The links: the policy and the store.
     pub links: Arc<Links>,
