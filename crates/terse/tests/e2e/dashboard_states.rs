@@ -192,8 +192,9 @@ async fn accounts(states: &mut States<'_>, world: &World) {
     states.open_menus("accounts-menus", "/accounts").await;
 }
 
-/// Enough rows that the page shows the work on them.
-const MANY: usize = 100_000;
+/// Enough rows that the work on them goes on while the browser loads a page, in a file that may be
+/// sent.
+const MANY: usize = 300_000;
 
 async fn imports(states: &mut States<'_>, world: &World) {
     let browser = states.browser;
