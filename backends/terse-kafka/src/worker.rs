@@ -481,8 +481,8 @@ impl KafkaWorker {
         }
     }
 
-    /// Commits what the store has, without waiting for the brokers. The driver does not tell whether
-    /// they did it: see [`Self::note_lag`].
+    /// Commits what the store has, without waiting for the brokers. The driver does not tell
+    /// whether they did it: see [`Self::note_lag`].
     fn commit(&mut self) {
         if self.commit_again.swap(false, Ordering::Relaxed) {
             self.offsets.repeat();

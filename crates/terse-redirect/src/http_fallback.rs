@@ -97,7 +97,7 @@ impl<W: WebPlane> FallbackService for HttpFallback<W> {
         _peer: SocketAddr,
         handler: VisitHandler,
     ) -> impl Future<Output = Response<Self::Body>> + 'static {
-        let request = request.map(RequestBody::new);
+        let request = RequestBody::of(request);
         if let Some(response) = self.0.challenge_answer(&request) {
             return Sooner::Left(std::future::ready(ours(response)));
         }

@@ -60,8 +60,8 @@ impl RedirectCounts {
         ];
         let help = "Clicks on their way to the statistics, by what happened to them";
         to.counters("terse_clicks", help, "what", clicks);
-        let help = "Milliseconds for which serving threads paused, because counting was behind";
-        to.count("terse_clicks_paused_milliseconds", help, self.paused_micros / 1000);
+        let help = "Seconds for which serving threads paused, because counting was behind";
+        to.count("terse_clicks_paused_seconds", help, self.paused_micros / 1_000_000);
     }
 
     /// Writes the counters of a listener for TLS.

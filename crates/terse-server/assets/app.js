@@ -229,7 +229,7 @@ if (campaign) {
 
 // A colour that is chosen is the one that counts.
 const accent = document.querySelector("[data-accent]");
-if (accent) accent.addEventListener("input", () => { document.querySelector("[data-usual-accent]").checked = false; });
+if (accent) accent.addEventListener("input", () => { const usual = document.querySelector("[data-usual-accent]"); if (usual) usual.checked = false; });
 
 // The QR code beside the form: drawn again when the alias or a colour changes.
 const qr = document.querySelector("[data-qr]");

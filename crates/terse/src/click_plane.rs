@@ -201,8 +201,8 @@ impl ClickPlane {
     }
 }
 
-/// How long the click store keeps tombstones, with an archive, and with a bus that has clicks for so
-/// long.
+/// How long the click store keeps tombstones, with an archive, and with a bus that has clicks for
+/// so long.
 fn keep_tombstones(has_archive: bool, bus: Option<Duration>) -> Duration {
     let archive = if has_archive { KEEP_TOMBSTONES_FOR_ARCHIVE } else { Duration::ZERO };
     KEEP_TOMBSTONES.max(archive).max(bus.unwrap_or_default())

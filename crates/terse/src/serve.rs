@@ -486,8 +486,9 @@ impl Server {
             tracing::warn!(%error, "run.json could not be removed from the data folder");
         }
         if let Some(admin) = self.admin {
-            let ended = tokio::time::timeout(ADMIN_TIMEOUT, admin);
-            if self.runtime.block_on(async { ended.await.is_err() }) {
+            // A timeout is made within the runtime.
+            let ended = async { tokio::time::timeout(ADMIN_TIMEOUT, admin).await };
+            if self.runtime.block_on(ended).is_err() {
                 tracing::warn!("requests to the admin listener did not end in time");
             }
         }

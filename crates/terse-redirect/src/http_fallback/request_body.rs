@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Request, Version, header};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
@@ -14,17 +15,23 @@ const MAX_UNREAD: usize = 64 * 1024;
 /// How long the client may take to send that rest.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A request body whose rest terse receives if the answer comes before it is read.
+/// A request body. Over HTTP/2, terse receives its rest if the answer comes before it is read.
 ///
-/// Over HTTP/2 a server that drops a body resets the stream. A client that is still sending
-/// (curl 7.88, for example) then reports an error instead of the answer: a 401 looks like a broken
-/// connection. A body that is longer than 64 KiB is dropped.
+/// A server that drops a body resets the stream. A client that is still sending (curl 7.88, for
+/// example) then reports an error instead of the answer: a 401 looks like a broken connection. A
+/// body that is longer than 64 KiB is dropped, and one that waits for `100 Continue`.
 #[derive(Debug)]
-pub struct RequestBody(Option<Incoming>);
+pub struct RequestBody {
+    body: Option<Incoming>,
+    receives_rest: bool,
+}
 
 impl RequestBody {
-    pub(super) fn new(body: Incoming) -> Self {
-        Self(Some(body))
+    /// The request with its body.
+    pub(super) fn of(request: Request<Incoming>) -> Request<Self> {
+        let receives_rest =
+            request.version() == Version::HTTP_2 && !request.headers().contains_key(header::EXPECT);
+        request.map(|body| Self { body: Some(body), receives_rest })
     }
 }
 
@@ -36,24 +43,25 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        match &mut self.0 {
+        match &mut self.body {
             Some(body) => Pin::new(body).poll_frame(context),
             None => Poll::Ready(None),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(Body::is_end_stream)
+        self.body.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(SizeHint::default, Body::size_hint)
+        self.body.as_ref().map_or_else(SizeHint::default, Body::size_hint)
     }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        let Some(body) = self.0.take().filter(|body| !body.is_end_stream()) else { return };
+        let is_due = |body: &Incoming| self.receives_rest && !body.is_end_stream();
+        let Some(body) = self.body.take().filter(is_due) else { return };
         let Ok(runtime) = Handle::try_current() else { return };
         if body.size_hint().lower() <= MAX_UNREAD as u64 {
             let rest = Limited::new(body, MAX_UNREAD).collect();

@@ -39,6 +39,9 @@ struct BrandingPage {
 }
 
 impl BrandingPage {
+    /// The accent of `terse.css`. Browsers send a colour also if nobody has chosen one.
+    const USUAL_ACCENT: &str = "#c8401a";
+
     fn new(state: &App, member: &Member, set: &Branding, typed: BrandingDraft) -> Self {
         let site = state.site();
         let operator = site.operator();
@@ -116,9 +119,9 @@ pub(super) async fn save(
         }
         Ok(BrandingDraft {
             name: form.text("name")?,
-            accent: match form.text("usual_accent")?.is_empty() {
-                true => form.text("accent")?,
-                false => String::new(),
+            accent: match (form.text("usual_accent")?.is_empty(), form.text("accent")?) {
+                (true, accent) if accent != BrandingPage::USUAL_ACCENT => accent,
+                _ => String::new(),
             },
             abuse_contact: form.text("abuse_contact")?,
             links,

@@ -340,8 +340,8 @@ impl<'a> View<'a> {
         broken
     }
 
-    /// Whether a node may serve what it had before a change: it did not reach the store during
-    /// the last seconds, or since the change. A node that reaches it again has as long as any other.
+    /// Whether a node may serve what it had before a change: it did not reach the store during the
+    /// last seconds, or since the change. A node that reaches it again has as long as any other.
     fn may_be_stale(&self, change: &Operation, at: &Operation) -> bool {
         let from = change.returned.max(at.call.saturating_sub(FRESH_MS));
         let is_cut = |(node, window): &(usize, super::Window)| {

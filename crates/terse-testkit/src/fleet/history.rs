@@ -183,8 +183,8 @@ pub struct History {
     pub operations: Vec<Operation>,
     /// When a node could not reach the store, by node.
     pub cuts: Vec<(usize, Window)>,
-    /// When something was broken on purpose: one node, or what all of them need. Errors of that node,
-    /// or of all, are allowed then, and for ten seconds after.
+    /// When something was broken on purpose: one node, or what all of them need. Errors of that
+    /// node, or of all, are allowed then, and for ten seconds after.
     pub faults: Vec<(Option<usize>, Window)>,
     /// When no node could reach the store.
     pub store_away: Vec<Window>,

@@ -12,8 +12,8 @@ use terse_core::job::{Job, JobContext, NextRun};
 /// once used. Redirects allocate nothing, and everything else allocates far less than it waits, so
 /// two heaps are enough. Large blocks, such as batches of clicks, are mapped each on its own and go
 /// back to the system at once; without the setting, glibc stops doing so after the first one.
-/// docs/reliability.md has the figures. mimalloc needs no setting: it has heaps per thread, and maps
-/// large blocks each on its own. Call this before other threads start.
+/// docs/reliability.md has the figures. mimalloc needs no setting: it has heaps per thread, and
+/// maps large blocks each on its own. Call this before other threads start.
 pub fn configure_allocator() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

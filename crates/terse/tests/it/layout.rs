@@ -88,6 +88,7 @@ const SLEEPING_LOOPS: [(&str, &str); 16] = [
     ("terse-postgres/src/inspect.rs", "a check of `terse doctor`"),
     ("terse-postgres/src/links/inserts.rs", "commits one batch again"),
     ("terse-postgres/src/pool.rs", "tries one transaction again"),
+    ("terse-postgres/src/schema.rs", "an upgrade waits for the lock of another node's"),
     ("terse-postgres/src/transfer/export.rs", "a command waits for a lock"),
     ("terse-redirect/src/serving_threads.rs", "the sweep of a serving thread"),
     ("terse-redis/src/announce.rs", "one connection, opened again after it was lost"),
