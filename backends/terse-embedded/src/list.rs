@@ -5,11 +5,12 @@ use terse_core::{Cursor, Link, LinkPage, LinkStatus, ListQuery, OwnerId, Sort};
 
 use crate::failure::{Failure, corrupt};
 use crate::queries::LinkQueries;
-use crate::row::COLUMNS;
 use crate::search::{Match, created_at, positions_at};
 
 /// A list examines this many links, then returns what it has found and where to continue.
 const MAX_EXAMINED: usize = 10_000;
+/// How many links it examines as long as it has found none.
+const MAX_FRUITLESS: usize = 100_000;
 /// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
 
@@ -37,26 +38,55 @@ impl LinkQueries {
         }
     }
 
-    /// Reads the links in their order.
+    /// Reads the links that can be in the list, in their order.
     fn walk(&self, query: &ListQuery, after: Option<ListPosition>) -> Result<LinkPage, Failure> {
         let mut page = PageBuilder::new(query);
-        for (sql, values) in steps(COLUMNS, query.owner, query.status, query.sort, after) {
-            let mut statement = self.conn.prepare_cached(&sql)?;
-            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-            while let Some(row) = rows.next()? {
-                // There is a row beyond the page, so there is a next page.
-                if page.is_full() {
-                    return Ok(page.with_next());
-                }
-                let at = ListPosition { created_at: row.get(5)?, id: row.get(0)? };
-                if query.owner.is_some_and(|owner| row.get(3) != Ok(owner.0 as i64)) {
-                    page.pass(at);
-                } else {
-                    page.examine(at, self.read(row, None).map(Some))?;
-                }
+        let sources = sources(query);
+        let mut candidates = self.merged(&sources, query.sort, after);
+        while candidates.peek()?.is_some() {
+            // There is a candidate beyond the page, so there is a next page.
+            if page.is_full() {
+                return Ok(page.with_next());
+            }
+            if let Some(at) = candidates.take()? {
+                page.examine(at, self.link(at.id, None))?;
             }
         }
         Ok(page.last())
+    }
+
+    /// The positions of several sources after this one, in order.
+    fn merged<'a>(
+        &'a self,
+        sources: &'a [Source],
+        sort: Sort,
+        after: Option<ListPosition>,
+    ) -> Merged<impl FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure> + 'a>
+    {
+        let of = |source: &'a Source| {
+            Positions::new(after, move |after, limit| self.positions(source, sort, after, limit))
+        };
+        Merged { sources: sources.iter().map(of).collect(), sort }
+    }
+
+    /// The positions of one source after this one.
+    fn positions(
+        &self,
+        source: &Source,
+        sort: Sort,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<ListPosition>, Failure> {
+        let mut found = Vec::new();
+        for (sql, mut values) in source.steps(sort, after) {
+            values.push((limit - found.len()) as i64);
+            let mut statement = self.conn.prepare_cached(&sql)?;
+            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+            while let Some(row) = rows.next()? {
+                found.push(ListPosition { created_at: row.get(0)?, id: row.get(1)? });
+            }
+        }
+        Ok(found)
     }
 
     /// Reads the links that the index names, and those that are not in the index yet.
@@ -195,15 +225,16 @@ impl LinkQueries {
         after: Option<ListPosition>,
         limit: usize,
     ) -> Result<Vec<ListPosition>, Failure> {
+        let sources = match owner.filter(|owner| *owner != OwnerId::ANONYMOUS) {
+            Some(owner) => ALL_STATES.map(|state| Source::of_owner(owner, state)).collect(),
+            None => vec![Source::by_age()],
+        };
+        let mut merged = self.merged(&sources, sort, after);
         let mut found = Vec::new();
-        for (sql, values) in steps("created_at, id", owner, None, sort, after) {
-            let mut statement = self.conn.prepare_cached(&sql)?;
-            let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-            while found.len() < limit
-                && let Some(row) = rows.next()?
-            {
-                found.push(ListPosition { created_at: row.get(0)?, id: row.get(1)? });
-            }
+        while found.len() < limit
+            && let Some(at) = merged.take()?
+        {
+            found.push(at);
         }
         Ok(found)
     }
@@ -249,6 +280,35 @@ impl<F: FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure>
     }
 }
 
+/// Positions of several sources, in order.
+struct Merged<F> {
+    sources: Vec<Positions<F>>,
+    sort: Sort,
+}
+
+impl<F: FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure>> Merged<F> {
+    /// The source with the next position.
+    fn peek(&mut self) -> Result<Option<usize>, Failure> {
+        let mut first: Option<(ListPosition, usize)> = None;
+        for (n, source) in self.sources.iter_mut().enumerate() {
+            let Some(at) = source.peek()? else { continue };
+            let is_first = match (first, self.sort) {
+                (None, _) => true,
+                (Some((first, _)), Sort::Newest) => at > first,
+                (Some((first, _)), Sort::Oldest) => at < first,
+            };
+            if is_first {
+                first = Some((at, n));
+            }
+        }
+        Ok(first.map(|(_, n)| n))
+    }
+
+    fn take(&mut self) -> Result<Option<ListPosition>, Failure> {
+        Ok(self.peek()?.and_then(|n| self.sources[n].take()))
+    }
+}
+
 /// Collects the links of a page.
 struct PageBuilder<'a> {
     wanted: LinkFilter<'a>,
@@ -265,12 +325,8 @@ impl<'a> PageBuilder<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.links.len() == self.limit || self.examined == MAX_EXAMINED
-    }
-
-    fn pass(&mut self, at: ListPosition) {
-        self.examined += 1;
-        self.last = Some(at);
+        let most = if self.links.is_empty() { MAX_FRUITLESS } else { MAX_EXAMINED };
+        self.links.len() == self.limit || self.examined >= most
     }
 
     fn examine(
@@ -278,7 +334,8 @@ impl<'a> PageBuilder<'a> {
         at: ListPosition,
         read: Result<Option<Link>, Failure>,
     ) -> Result<(), Failure> {
-        self.pass(at);
+        self.examined += 1;
+        self.last = Some(at);
         match read {
             Ok(Some(link)) if self.wanted.matches(&link) => self.links.push(link),
             Ok(_) => {}
@@ -300,59 +357,158 @@ impl<'a> PageBuilder<'a> {
     }
 }
 
-/// The queries that together list everything after a position. The first one lists the links with
-/// the same creation time, by id: in one query, SQLite would find that time through the index and
-/// step over all of its links.
-pub(crate) fn steps(
-    columns: &str,
-    owner: Option<OwnerId>,
-    status: Option<LinkStatus>,
-    sort: Sort,
-    after: Option<ListPosition>,
-) -> Vec<(String, Vec<i64>)> {
-    let (compare, order) = match sort {
-        Sort::Newest => ("<", "DESC"),
-        Sort::Oldest => (">", "ASC"),
-    };
-    let step = |condition: &str, values: &[i64]| {
-        // The owners' index leaves out anonymous links. `owner <> 0` lets SQLite see that it can
-        // use the index.
-        let (index, owned, owner) = match owner {
-            Some(owner) if owner != OwnerId::ANONYMOUS => {
-                ("links_by_owner", "owner = ? AND owner <> 0", Some(owner.0 as i64))
-            }
-            _ => {
-                let (index, condition) = narrowed(status);
-                (index, condition, None)
-            }
+// Values of the column `state`: the first reason for which a link does not simply redirect.
+const ACTIVE: i64 = 0;
+const SUSPICIOUS: i64 = 1;
+/// With a time before which the link is scheduled, whether or not that time has come.
+const WITH_START: i64 = 2;
+const USED_UP: i64 = 3;
+/// Expired, and marked as such.
+const EXPIRED: i64 = 4;
+const BLOCKED: i64 = 5;
+const DELETED: i64 = 6;
+const SUSPICIOUS_WITH_START: i64 = 7;
+/// Those of links that are not deleted.
+const SHOWN: [i64; 7] =
+    [ACTIVE, SUSPICIOUS, WITH_START, USED_UP, EXPIRED, BLOCKED, SUSPICIOUS_WITH_START];
+/// Added to each of them if the link is archived.
+const ARCHIVED: i64 = 8;
+/// All of them.
+const ALL_STATES: std::ops::Range<i64> = 0..2 * ARCHIVED;
+
+const NOT_DUE: &str = "(expires_at IS NULL OR expires_at > ?)";
+
+/// Links that a list reads by one index.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    index: &'static str,
+    condition: String,
+    values: Vec<i64>,
+    /// Whether the index has the order of the list. If not, SQLite sorts what it reads.
+    in_order: bool,
+}
+
+impl Source {
+    fn new(index: &'static str, condition: &str, values: Vec<i64>) -> Self {
+        Self { index, condition: condition.to_owned(), values, in_order: true }
+    }
+
+    /// All links.
+    fn by_age() -> Self {
+        Self::new("links_by_age", "1", Vec::new())
+    }
+
+    /// The links of an owner in a state. The index leaves out anonymous links. `owner <> 0` lets
+    /// SQLite see that it can use the index.
+    fn of_owner(owner: OwnerId, state: i64) -> Self {
+        let values = vec![owner.0.cast_signed(), state];
+        Self::new("links_of_owner", "owner = ? AND owner <> 0 AND state = ?", values)
+    }
+
+    /// The links of all owners in a state, except the most frequent one.
+    fn in_state(state: i64) -> Self {
+        Self::new("links_in_state", "state = ? AND state <> 0", vec![state])
+    }
+
+    fn and(mut self, condition: &str, values: &[i64]) -> Self {
+        self.condition = format!("{} AND {condition}", self.condition);
+        self.values.extend(values);
+        self
+    }
+
+    fn sorted(self) -> Self {
+        Self { in_order: false, ..self }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.in_order
+    }
+
+    /// The queries that together list everything after a position, up to a limit that follows the
+    /// values. In an index, the first one lists the links with the same creation time, by id: in
+    /// one query, SQLite would find that time through the index and step over all of its links.
+    pub(crate) fn steps(&self, sort: Sort, after: Option<ListPosition>) -> Vec<(String, Vec<i64>)> {
+        let Self { index, condition, values, in_order } = self;
+        let (compare, order) = match sort {
+            Sort::Newest => ("<", "DESC"),
+            Sort::Oldest => (">", "ASC"),
         };
-        let sql = format!(
-            "SELECT {columns} FROM links INDEXED BY {index} WHERE {owned}{condition} ORDER BY created_at {order}, \
-             id {order}"
-        );
-        (sql, owner.into_iter().chain(values.iter().copied()).collect())
-    };
-    match after {
-        None => vec![step("", &[])],
-        Some(ListPosition { created_at, id }) => vec![
-            step(&format!(" AND created_at = ? AND id {compare} ?"), &[created_at, id]),
-            step(&format!(" AND created_at {compare} ?"), &[created_at]),
-        ],
+        let step = |beyond: &str, position: &[i64]| {
+            let sql = format!(
+                "SELECT created_at, id FROM links INDEXED BY {index} WHERE {condition}{beyond} \
+                 ORDER BY created_at {order}, id {order} LIMIT ?"
+            );
+            (sql, values.iter().chain(position).copied().collect())
+        };
+        match after {
+            None => vec![step("", &[])],
+            Some(ListPosition { created_at, id }) if *in_order => vec![
+                step(&format!(" AND created_at = ? AND id {compare} ?"), &[created_at, id]),
+                step(&format!(" AND created_at {compare} ?"), &[created_at]),
+            ],
+            Some(ListPosition { created_at, id }) => {
+                vec![step(&format!(" AND (created_at, id) {compare} (?, ?)"), &[created_at, id])]
+            }
+        }
     }
 }
 
-/// The index of the links that can have this status, and its condition.
-fn narrowed(status: Option<LinkStatus>) -> (&'static str, &'static str) {
-    match status {
-        None | Some(LinkStatus::Active) => ("links_by_age", "1"),
-        Some(LinkStatus::Expired) => ("links_with_expiry", "expires_at IS NOT NULL"),
-        Some(LinkStatus::UsedUp | LinkStatus::Scheduled) => {
-            ("links_with_limits", "(max_clicks IS NOT NULL OR valid_from IS NOT NULL)")
+/// What a list reads: together every link that can be in it, and none twice. A state changes when
+/// the link is written. What a status needs beyond it depends on the time.
+pub(crate) fn sources(query: &ListQuery) -> Vec<Source> {
+    let now = query.now.as_ms();
+    let owner = query.owner.filter(|owner| *owner != OwnerId::ANONYMOUS);
+    let archived: &[i64] = match query.archived {
+        None => &[0, ARCHIVED],
+        Some(false) => &[0],
+        Some(true) => &[ARCHIVED],
+    };
+    let in_states = |states: &[i64]| -> Vec<Source> {
+        let states = archived.iter().flat_map(|archived| states.iter().map(move |s| s + archived));
+        let in_state = |state| match owner {
+            Some(owner) => Source::of_owner(owner, state),
+            None => Source::in_state(state),
+        };
+        states.map(in_state).collect()
+    };
+    // Read by time, and sorted: few links at once.
+    let by_time = |source: Source| {
+        let source = match owner {
+            Some(owner) => source.and("owner = ?", &[owner.0.cast_signed()]),
+            None => source,
+        };
+        source.sorted()
+    };
+    let narrow = |sources: Vec<Source>, condition: &str, values: &[i64]| -> Vec<Source> {
+        sources.into_iter().map(|source| source.and(condition, values)).collect()
+    };
+    let running = format!("{NOT_DUE} AND (valid_from IS NULL OR valid_from <= ?)");
+    match query.status {
+        // No index has the ordinary links of all owners alone.
+        None | Some(LinkStatus::Active) if owner.is_none() && query.archived != Some(true) => {
+            vec![Source::by_age()]
         }
-        Some(LinkStatus::Suspicious | LinkStatus::Blocked) => {
-            ("links_moderated", "(flags & 48) <> 0")
+        None => in_states(&SHOWN),
+        Some(LinkStatus::Active) => narrow(in_states(&[ACTIVE, WITH_START]), &running, &[now, now]),
+        Some(LinkStatus::Suspicious) => {
+            narrow(in_states(&[SUSPICIOUS, SUSPICIOUS_WITH_START]), &running, &[now, now])
         }
-        Some(LinkStatus::Deleted) => ("links_deleted_by_age", "deleted_at IS NOT NULL"),
+        Some(LinkStatus::Scheduled) => {
+            let scheduled = "valid_from IS NOT NULL AND valid_from > ?";
+            let scheduled = Source::new("links_scheduled", scheduled, vec![now]);
+            vec![by_time(scheduled.and(NOT_DUE, &[now]))]
+        }
+        Some(LinkStatus::UsedUp) => narrow(in_states(&[USED_UP]), NOT_DUE, &[now]),
+        Some(LinkStatus::Expired) => {
+            // Links are marked some time after they have expired.
+            let due = "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?";
+            let mut sources = in_states(&[EXPIRED]);
+            sources.push(by_time(Source::new("links_to_mark", due, vec![now])));
+            sources
+        }
+        Some(LinkStatus::Blocked) => in_states(&[BLOCKED]),
+        Some(LinkStatus::Deleted) => in_states(&[DELETED]),
     }
 }
 
@@ -401,3 +557,6 @@ impl ListPosition {
         Ok(Self { created_at: (number >> 64) as i64, id: number as i64 })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -358,7 +358,10 @@ mod tests {
             let conn = Connection::open(&db).unwrap();
             // As version 14 left it: here, an index without anything.
             conn.execute_batch(
-                "INSERT INTO search(search) VALUES ('delete-all'); PRAGMA user_version = 14",
+                "INSERT INTO search(search) VALUES ('delete-all');
+                 DROP INDEX links_of_owner; DROP INDEX links_in_state; DROP INDEX links_scheduled;
+                 ALTER TABLE links DROP COLUMN state;
+                 PRAGMA user_version = 14",
             )
             .unwrap();
             if damaged {
