@@ -7,14 +7,19 @@
 #![allow(clippy::unwrap_used, reason = "a test stops where its store fails")]
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use terse_clicks::{AddressPrecision, Shipper, ShipperParts};
 use terse_core::clicks::{
     Added, Batch, BotFilter, BotKind, Click, ClickIngest as _, ClickReports as _,
-    ClickRetention as _, ClickSubject, ClickTarget, Count, Dimension, JournalId, JournalSpan,
-    LinkId, Period, RawQuery, Retention, TopQuery, Unit, WarningVisit,
+    ClickRetention as _, ClickSubject, ClickTarget, Count, Dimension, HEADER, JournalId,
+    JournalRecord, JournalSpan, JournalWriteResult, LinkId, Period, RawQuery, Retention,
+    SegmentHeader, TopQuery, Unit, WarningVisit, finish,
 };
-use terse_core::{Answered, OwnerId, Timestamp};
+use terse_core::{Answered, Clock, OwnerId, Timestamp};
 use terse_embedded::{ClickOptions, EmbeddedClicks, RunLimits, verify_clicks};
 use terse_testkit::{key, timestamp};
 
@@ -295,46 +300,114 @@ async fn counts_of_random_streams_are_those_of_a_slow_counter() {
     }
 }
 
-/// One link with a hundred thousand different referrers and visitors: every click is in the sums,
-/// and the frequent values keep their names.
+/// Writes a journal as a serving thread of a process that is gone would have left it.
+struct JournalFiles {
+    folder: PathBuf,
+    header: SegmentHeader,
+    octets: Vec<u8>,
+    at: usize,
+}
+
+impl JournalFiles {
+    fn new(folder: PathBuf) -> Self {
+        std::fs::create_dir(&folder).unwrap();
+        let (header, octets) = (SegmentHeader { id: 0, run: 1, made_ms: 0 }, Vec::new());
+        let mut files = Self { folder, header, octets, at: 0 };
+        files.begin();
+        files
+    }
+
+    fn begin(&mut self) {
+        let id = self.header.id + 1;
+        self.header = SegmentHeader { id, run: 1, made_ms: id as i64 };
+        self.octets = vec![0; 4 << 20];
+        self.octets[..HEADER].copy_from_slice(&self.header.encode());
+        self.at = HEADER;
+    }
+
+    fn save(&mut self) {
+        let Self { header, octets, at, .. } = self;
+        finish(octets, header.id, *at);
+        let name = format!("{:013}-{:016x}.clicks", header.made_ms, header.id);
+        std::fs::write(self.folder.join(name), &self.octets).unwrap();
+    }
+
+    fn add(&mut self, record: &JournalRecord<'_>) {
+        loop {
+            match record.write(&mut self.octets, self.header.id, self.at) {
+                JournalWriteResult::Next(next) => return self.at = next,
+                JournalWriteResult::Full => {
+                    self.save();
+                    self.begin();
+                }
+            }
+        }
+    }
+}
+
+/// One link with very many different referrers, user agents and visitors, from the journal on:
+/// every click is in the sums, and the frequent values keep their names. A hundred thousand of
+/// each, or two million with `TERSE_TEST_ALL=1`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn very_many_different_values_lose_no_click() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = open(folder.path());
-    let journal = JournalId([4; 16]);
-    let epoch = store.open(journal).await.unwrap().epoch;
-    let link = LinkId { key: key("busy"), created_at: timestamp(0) };
-    let (batches, size) = (20, 5_000);
-    for n in 0..batches {
-        let clicks = (0..size).map(|m| {
-            let number = n * size + m;
-            let target = ClickTarget::Link(link.clone(), OwnerId(1));
-            let frequent = number % 4 == 0;
-            Click {
-                visitor: Some(number + 1),
-                referrer: Some(match frequent {
-                    true => "news.example".into(),
-                    false => format!("{number}.example").into(),
-                }),
-                city: Some(format!("City {number}").into()),
-                browser: Some("Firefox".into()),
-                ..Click::bare(timestamp((n as i64) * 600_000), target)
-            }
+    let all: u64 = match std::env::var_os("TERSE_TEST_ALL") {
+        Some(_) => 2_000_000,
+        None => 100_000,
+    };
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("journal");
+    let mut files = JournalFiles::new(folder.clone());
+    for n in 0..all {
+        let referrer = match n.is_multiple_of(4) {
+            true => "news.example".to_owned(),
+            false => format!("{n}.example"),
+        };
+        let agent = format!("Mozilla/5.0 (X11; Linux x86_64; build {n}) Gecko/2010 Firefox/140.0");
+        files.add(&JournalRecord {
+            at_ms: timestamp(n as i64).as_ms(),
+            weight: 1,
+            visitor: (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            owner: 1,
+            created_ms: timestamp(0).as_ms(),
+            code: b"busy",
+            address: &[8, 8, 8],
+            referrer: referrer.as_bytes(),
+            agent: agent.as_bytes(),
+            ..JournalRecord::default()
         });
-        let span = JournalSpan { journal, epoch, segment: 1, from: n, to: n + 1 };
-        let added = store.add(&Arc::new(Batch::of(vec![span], clicks))).await.unwrap();
-        assert!(matches!(added, Added::Done));
     }
-    let all = batches * size;
+    files.save();
+    let store = Arc::new(open(temp.path()));
+    let shipper = Shipper::start(ShipperParts {
+        folder,
+        run: 2,
+        store: Arc::<EmbeddedClicks>::clone(&store),
+        live: Arc::default(),
+        places: None,
+        keep: AddressPrecision::Network,
+        limit_bytes: u64::MAX,
+        batch_bytes: 24 << 20,
+        flush: Duration::from_secs(5),
+        clock: Clock::default(),
+    })
+    .unwrap();
+    let counts = shipper.counts();
+    assert!(shipper.stop(Duration::from_mins(10), true), "not everything was counted");
+    assert_eq!(counts.recorded.load(Ordering::Relaxed), all);
+    let link = LinkId { key: key("busy"), created_at: timestamp(0) };
     for subject in [ClickSubject::Link(link), ClickSubject::Everything] {
         let report = store.report(&subject, Period::default(), timestamp(0)).await.unwrap();
         assert_eq!(report.tally.clicks, Count { humans: all, bots: 0 });
-        for dimension in [Dimension::Referrer, Dimension::City, Dimension::Browser] {
+        for dimension in [Dimension::Referrer, Dimension::Country, Dimension::Browser] {
             assert_eq!(report.tally.values(dimension).unwrap().sum().humans, all, "{dimension:?}");
         }
-        let referrers = report.tally.values(Dimension::Referrer).unwrap();
-        let news = referrers.named().find(|(name, _)| &***name == "news.example");
-        assert_eq!(news.map(|(_, count)| count.humans), Some(all / 4));
+        let named = |dimension: Dimension, wanted: &str| {
+            let values = report.tally.values(dimension).unwrap();
+            let found = values.named().find(|(name, _)| &***name == wanted);
+            found.map(|(_, count)| count.humans)
+        };
+        assert_eq!(named(Dimension::Referrer, "news.example"), Some(all / 4));
+        assert_eq!(named(Dimension::Browser, "Firefox"), Some(all));
         let visitors = report.visitors.count() as f64;
         assert!((0.95..1.05).contains(&(visitors / all as f64)), "{visitors}");
     }

@@ -37,8 +37,9 @@ const QUARTER_MS: i64 = 900_000;
 /// The retention job when batch `n` has come: days that are over are folded.
 fn retention(n: u64) -> Retention {
     Retention {
-        raw_before: Timestamp::MIN,
-        max_raw: None,
+        // Single clicks go by age, and sometimes by size.
+        raw_before: timestamp((n as i64 - 40) * QUARTER_MS),
+        max_raw: n.is_multiple_of(8).then_some(16 << 10),
         days_before: timestamp(n as i64 * QUARTER_MS),
         hours_before: Timestamp::MIN,
         tombstones_before: Timestamp::MIN,

@@ -67,8 +67,9 @@ fn metric(address: SocketAddr, name: &str) -> u64 {
 fn visit(address: SocketAddr, codes: &[String], life: Duration) -> Vec<Ledger> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let (over, codes) = (&over, codes.chunks(1));
         let storms: Vec<_> =
-            codes.iter().map(|code| scope.spawn(|| storm(address, code, &over))).collect();
+            codes.map(|code| scope.spawn(move || storm(address, code, over))).collect();
         std::thread::sleep(life);
         over.store(true, Ordering::Relaxed);
         storms.into_iter().map(|storm| storm.join().expect("a client")).collect()
