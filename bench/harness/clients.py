@@ -8,6 +8,7 @@ import re
 import resource
 import statistics
 import subprocess
+import time
 
 from harness.servers import KEY, Failure, pinned
 
@@ -25,6 +26,8 @@ class Sample:
     serving: float = 0.0  # of these, of its serving threads
     client: float = 0.0  # CPU seconds of the client
     p99: float = 0.0  # seconds
+    answered: int = 0  # right answers from the first request to the last, warm-up included
+    open: int = 0  # requests that the server may have answered without the client seeing it
 
     @property
     def rate(self):
@@ -96,7 +99,8 @@ class Clients:
         share = took / (took + warm_up)
         spent = {"cpu": spent["cpu"] * share, "serving": spent["serving"] * share, "client": max(one["client_cpu"] for one in found)}
         requests, errors = (sum(one[name] for one in found) for name in ("requests", "errors"))
-        return Sample(requests, took, errors, p99=max(one["p99_us"] for one in found) / 1e6, **spent)
+        answered, unseen = (sum(one[name] for one in found) for name in ("answered", "open"))
+        return Sample(requests, took, errors, p99=max(one["p99_us"] for one in found) / 1e6, answered=answered, open=unseen, **spent)
 
     def h2load(self, server, urls, connections=16, streams=16):
         command = ["h2load", f"-t{min(self.threads, connections)}", f"-c{connections}", f"-m{streams}", f"-D{self.seconds}"]
@@ -105,7 +109,8 @@ class Clients:
         redirects = int(re.search(r"(\d+) 3xx", output)[1])
         seconds = float(self.seconds)
         failed = [int(re.search(rf"(\d+) {kind}", output)[1]) for kind in ("2xx", "4xx", "5xx")]
-        return Sample(redirects, seconds, sum(failed) + max(0, done - redirects - sum(failed)), **spent)
+        # It ends without waiting for the last answers.
+        return Sample(redirects, seconds, sum(failed) + max(0, done - redirects - sum(failed)), answered=redirects, open=connections * streams, **spent)
 
     def bench(self, mode, server, *options, pin=True, seconds=None):
         """Runs `terse bench`; returns its report and a sample."""
@@ -122,6 +127,67 @@ class Clients:
         report, sample = self.bench("redirect", server, "--pick", "each", "--paths", file, "--connections", connections)
         if sample.errors:
             raise Failure(f"{server.name} does not answer all links: {report['errors']}, {report['sample']}")
+
+
+def balance(samples, counts):
+    """Compares the answers that clients got with what the server counted, dropped and lost: how many clicks are missing, and how many too many."""
+    counted, dropped, lost = counts
+    answered, unseen = sum(sample.answered for sample in samples), sum(sample.open for sample in samples)
+    found = counted + dropped + lost
+    return dropped + lost + max(0, answered - found), max(0, found - answered - unseen)
+
+
+def verdict(result, samples, missing, surplus, doubts):
+    """The result of a row: what failed, what makes it invalid, or what the thresholds say."""
+    if missing:
+        return f"failed: {missing:,.0f} clicks not counted"
+    if surplus:
+        return f"failed: {surplus:,.0f} clicks more than answers"
+    if errors := sum(sample.errors for sample in samples):
+        return f"failed: {errors} errors"
+    return f"not valid: {', '.join(doubts)}" if doubts else result
+
+
+def doubts_of(lab, samples, threads=None, least=0.95):
+    """Why a comparison is not valid: a client that is the bottleneck, or a machine that is not the same from round to round."""
+    doubts = []
+    for name, taken in samples.items():
+        busy, client = median(taken, "busy") / (threads or lab.threads), median(taken, "client_busy")
+        if busy < least:
+            doubts.append(f"{name} was only {busy:.0%} busy")
+        if client > 0.9:
+            doubts.append(f"the client of {name} was {client:.0%} busy")
+    if "nginx again" in samples:
+        same = median(samples["nginx again"], "rate") / max(median(samples["nginx"], "rate"), 1e-9)
+        if not 0.97 <= same <= 1.03:
+            doubts.append(f"a second nginx made {same:.2f} × the rate of the first")
+    return doubts
+
+
+class Quiet:
+    """Whether anything but the measured processes used the machine meanwhile."""
+
+    def __init__(self, *servers):
+        self.servers = servers
+
+    def __enter__(self):
+        self.began, self.before = time.monotonic(), self.others()
+        return self
+
+    def __exit__(self, *_):
+        self.took, self.spent = time.monotonic() - self.began, self.others() - self.before
+
+    def others(self):
+        """CPU seconds of everything but the servers, this process and its children."""
+        with open("/proc/stat", encoding="ascii") as stat:
+            user, nice, system, _idle, _wait, irq, soft, steal = map(int, stat.readline().split()[1:9])
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        mine = own.ru_utime + own.ru_stime + children_cpu() + sum(server.cpu() for server in self.servers)
+        return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK") - mine
+
+    def doubts(self):
+        part = self.spent / max(self.took, 1e-9)
+        return [f"other processes used {part:.0%} of a processor"] if part > 0.1 else []
 
 
 def children_cpu():

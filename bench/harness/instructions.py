@@ -34,7 +34,7 @@ def wait_for_clicks(server):
         time.sleep(0.2)
 
 
-def per_redirect(folder, start, clients, file, seconds, progress):
+def per_redirect(folder, start, clients, file, seconds, progress, browser=False):
     """Instructions per redirect of all threads and of the serving threads, and the number of redirects."""
     os.makedirs(folder, exist_ok=True)
     out = os.path.join(folder, "callgrind.out")
@@ -48,7 +48,7 @@ def per_redirect(folder, start, clients, file, seconds, progress):
             wait_for_clicks(server)
         control(server, "-z")
         progress(f"{server.name} under callgrind, {seconds} s")
-        requests = clients.visit(server, "zipf", file, seconds=seconds, warm_up=0).requests
+        requests = clients.visit(server, "zipf", file, seconds=seconds, warm_up=0, browser=browser).answered
         if is_terse:
             wait_for_clicks(server)
         control(server, "-d")
@@ -91,5 +91,7 @@ def measure(lab, seconds, count):
 
     found = {}
     for name, start in (("terse", terse), ("nginx", nginx)):
-        found[name] = per_redirect(os.path.join(folder, name), start, lab.clients, file, seconds, lab.progress)
+        for browser in (False, True):
+            run = os.path.join(folder, f"{name}-browser" if browser else name)
+            found[name, browser] = per_redirect(run, start, lab.clients, file, seconds, lab.progress, browser)
     return found

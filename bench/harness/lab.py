@@ -99,20 +99,26 @@ class Lab:
         return server
 
     def copies(self, name, threads, cores):
-        """terse and nginx with the hot links and so many serving threads, each link visited once."""
+        """terse and two nginx with the hot links and so many serving threads, each link visited once."""
         hot, file = self.hot
         folder = os.path.join(self.folder, name)
         with alone(hot, self.servers):
             hot.backup(os.path.join(folder, "data"), self.binary)
         terse = start_terse(self.binary, folder, threads, cores)
-        of_nginx = os.path.join(folder, "nginx")
-        nginx = start_nginx(lambda port, h2: links.nginx_config(self.numbered, of_nginx, port, h2, threads), of_nginx, cores)
-        self.servers += [terse, nginx]
+        self.servers.append(terse)
         terse.wait_for("/readyz", 200)
-        nginx.wait_for(self.numbered[0][1], 302)
-        for server in (terse, nginx):
+        found = [terse]
+        for name in ("nginx", "nginx again"):
+            of_nginx = os.path.join(folder, name.replace(" ", "-"))
+            config = functools.partial(links.nginx_config, self.numbered, of_nginx, workers=threads)
+            nginx = start_nginx(config, of_nginx, cores)
+            nginx.name = name
+            self.servers.append(nginx)
+            nginx.wait_for(self.numbered[0][1], 302)
+            found.append(nginx)
+        for server in found:
             self.clients.visit_each(server, file)
-        return terse, nginx
+        return found
 
     def cores_of_servers(self):
         """The numbers of the cores that servers run on."""

@@ -3,8 +3,7 @@
 import os
 
 from harness import charts, links
-from harness.clients import median, rounds
-from harness.rows import doubts_of
+from harness.clients import balance, doubts_of, median, rounds, verdict
 from harness.servers import Failure, alone
 from harness.table import Threshold, evaluate, markdown, micros, number
 
@@ -27,10 +26,11 @@ def by_links(lab):
         with alone(server, lab.servers):
             before, spent = server.drain(), server.cpu()
             samples = [lab.clients.visit(server, "uniform", file) for _ in range(lab.chosen.rounds)]
-            clicks, spent = server.drain()[0] - before[0], server.cpu() - spent
+            counts = [now - then for now, then in zip(server.drain(), before)]
+            clicks, spent = counts[0], server.cpu() - spent
         costs.append(median(samples, "cpu_per_request"))
         rows.append([number(count), number(median(samples, "rate")), micros(costs[-1]), micros(spent / max(clicks, 1)), f"{os.path.getsize(os.path.join(server.data, 'terse.db')) / count:.0f}",
-                     notes(lab, {"terse": samples})])
+                     notes(lab, {"terse": samples}, counts=counts)])
         lab.stop(server)
     limit = Threshold(f"CPU of {steps[-1]:,} ≤ 1.5 × that of {steps[0]:,}", ceiling=1.5)
     text, result = evaluate([(limit, costs[-1] / max(costs[0], 1e-12))])
@@ -57,12 +57,12 @@ def by_clicked(lab):
             rest = server.cpu()
             after = server.drain()
             spent, rest = server.cpu() - spent, server.cpu() - rest
-        clicks, dropped, lost = (now - then for now, then in zip(after, before))
-        lost += dropped + max(0, sum(sample.requests for sample in samples) - clicks)
+        counts = [now - then for now, then in zip(after, before)]
+        clicks, lost = counts[0], balance(samples, counts)[0]
         counting = spent / max(clicks, 1) - median(samples, "serving_per_request")
         series.append(counting * 1e6)
         rows.append([number(count), number(median(samples, "rate")), micros(median(samples, "serving_per_request")), micros(spent / max(clicks, 1)), micros(counting), number(clicks), number(lost),
-                     "failed: clicks lost" if lost else notes(lab, {"terse": samples})])
+                     notes(lab, {"terse": samples}, counts=counts)])
     lab.stop(server)
     draw(lab, "scaling-clicked", "CPU for counting one click", "µs", steps, [("the whole process without the serving threads", series)])
     head = ["different links clicked", "redirects/s", "CPU µs, serving", "CPU µs, process, per counted click", "of this, counting", "clicks counted", "lost", "notes"]
@@ -75,18 +75,20 @@ def by_connections(lab):
     rows, series = [], {"terse": [], "nginx": []}
     for count in steps:
         participants = []
-        for server in (terse, nginx):
+        for server in (terse, nginx, lab.second_nginx):
             def once(server=server):
                 with alone(server, lab.servers):
                     return lab.clients.visit(server, "zipf", file, connections=count)
 
             participants.append((server.name, once))
+        before = drained(lab, terse)
         samples = rounds(lab.chosen.rounds, participants, lambda text: lab.progress(f"{count} connections: {text}"))
+        counts = [now - then for now, then in zip(drained(lab, terse), before)]
         for name in series:
             series[name].append(median(samples[name], "rate"))
         mine, theirs = samples["terse"], samples["nginx"]
         rows.append([number(count), number(median(mine, "rate")), number(median(theirs, "rate")), f"{median(mine, 'rate') / max(median(theirs, 'rate'), 1e-9):.2f}",
-                     f"{median(mine, 'p99') * 1e3:.2f}", f"{median(theirs, 'p99') * 1e3:.2f}", notes(lab, samples)])
+                     f"{median(mine, 'p99') * 1e3:.2f}", f"{median(theirs, 'p99') * 1e3:.2f}", notes(lab, samples, counts=counts)])
     draw(lab, "scaling-connections", "Redirects per second, by open connections", "redirects/s", steps, list(series.items()))
     return markdown(["connections", "terse/s", "nginx/s", "ratio", "terse, p99 ms", "nginx, p99 ms", "notes"], rows)
 
@@ -99,29 +101,36 @@ def by_threads(lab):
     steps = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= len(cores)]
     rows, series = [], {"terse": [], "nginx": []}
     for count in steps:
-        terse, nginx = lab.copies(f"threads-{count}", count, ",".join(map(str, cores[:count])))
+        terse, nginx, again = lab.copies(f"threads-{count}", count, ",".join(map(str, cores[:count])))
         participants = []
-        for server in (terse, nginx):
+        for server in (terse, nginx, again):
             def once(server=server):
                 with alone(server, lab.servers):
                     return lab.clients.visit(server, "zipf", lab.hot[1], connections=64 * count, clients=min(count, lab.clients.threads))
 
             participants.append((server.name, once))
+        before = drained(lab, terse)
         samples = rounds(lab.chosen.rounds, participants, lambda text: lab.progress(f"{count} threads: {text}"))
+        counts = [now - then for now, then in zip(drained(lab, terse), before)]
         for name in series:
             series[name].append(median(samples[name], "rate"))
-        lab.stop(terse)
-        lab.stop(nginx)
+        for server in (terse, nginx, again):
+            lab.stop(server)
         rows.append([count, number(series["terse"][-1]), number(series["nginx"][-1]), f"{series['terse'][-1] / max(series['terse'][0], 1e-9):.2f}",
-                     f"{series['nginx'][-1] / max(series['nginx'][0], 1e-9):.2f}", notes(lab, samples, count)])
+                     f"{series['nginx'][-1] / max(series['nginx'][0], 1e-9):.2f}", notes(lab, samples, count, counts=counts)])
     draw(lab, "scaling-threads", "Redirects per second, by serving threads", "redirects/s", steps, list(series.items()))
     return markdown(["serving threads", "terse/s", "nginx/s", "terse ÷ one thread", "nginx ÷ one", "notes"], rows)
 
 
-def notes(lab, samples, threads=None):
-    errors = sum(sample.errors for taken in samples.values() for sample in taken)
-    doubts = doubts_of(lab, samples, threads)
-    return f"failed: {errors} errors" if errors else ("not valid: " + ", ".join(doubts) if doubts else "")
+def drained(lab, server):
+    with alone(server, lab.servers):
+        return server.drain()
+
+
+def notes(lab, samples, threads=None, *, counts):
+    everything = [sample for taken in samples.values() for sample in taken]
+    missing, surplus = balance(samples["terse"], counts)
+    return verdict("", everything, missing, surplus, doubts_of(lab, samples, threads))
 
 
 def draw(lab, name, title, unit, steps, series):

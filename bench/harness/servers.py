@@ -136,6 +136,15 @@ class Server:
             time.sleep(0.05)
         return [self.metric(f'terse_clicks_total{{what="{what}"}}') for what in ("counted", "dropped", "lost")]
 
+    def written(self):
+        """Bytes that all its processes had written to disks, without those of files that were deleted before they were written."""
+        total = 0
+        for pid in self.tree():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/io") as io:
+                values = {name: int(value) for name, value in (line.split(": ") for line in io)}
+                total += values["write_bytes"] - values["cancelled_write_bytes"]
+        return total
+
     def memory(self):
         """Resident bytes of all its processes."""
         total = 0

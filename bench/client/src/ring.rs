@@ -21,6 +21,8 @@ const POLL_FIRST: u16 = 1;
 const SENT: u64 = 1;
 /// How long to wait for an answer before the client checks the clock again.
 const TICK: Duration = Duration::from_millis(50);
+/// How long to wait at the end for answers to requests that are sent.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// Latencies above this many microseconds are counted as this long.
 const SLOWEST: usize = 1_000_000;
 
@@ -44,6 +46,22 @@ struct Counts {
     answers: u64,
     errors: u64,
     latencies: Vec<u64>,
+}
+
+/// What was seen from the first request to the last answer: a server that counts must agree.
+#[derive(Default)]
+struct Total {
+    /// Right answers, those of the warm-up and after the measurement included.
+    answered: u64,
+    /// Requests that are sent and not answered yet; at the end, what has no answer.
+    open: u64,
+}
+
+impl Total {
+    fn ended(&mut self, ended: Ended) {
+        self.open -= 1;
+        self.answered += u64::from(ended != Ended::Wrong);
+    }
 }
 
 /// Runs the load, and reports it.
@@ -77,6 +95,7 @@ pub(crate) fn run(options: &Options) -> io::Result<Value> {
     for (index, connection) in connections.iter_mut().enumerate() {
         request(&mut ring, index, connection, paths.next(), &tail)?;
     }
+    let mut total = Total { answered: 0, open: u64::from(options.connections) };
     let mut arrived: Vec<(usize, i32)> = Vec::new();
     loop {
         let timeout = types::Timespec::from(TICK);
@@ -116,6 +135,7 @@ pub(crate) fn run(options: &Options) -> io::Result<Value> {
                 receive(&mut ring, index, connection)?;
                 continue;
             };
+            total.ended(ended);
             counts.answers += u64::from(received > 0);
             counts.errors += u64::from(ended == Ended::Wrong);
             let micros = now.saturating_duration_since(connection.sent_at).as_micros();
@@ -124,20 +144,58 @@ pub(crate) fn run(options: &Options) -> io::Result<Value> {
                 *connection = connect(options.server)?;
             }
             request(&mut ring, index, connection, paths.next(), &tail)?;
+            total.open += 1;
         }
         if measuring && options.requests.is_some_and(|most| counts.answers >= most) {
             break;
         }
     }
     let (seconds, cpu) = (begun.elapsed().as_secs_f64(), cpu_seconds()? - cpu);
+    receive_last(&mut ring, &mut connections, &mut total, &status)?;
     // The ring goes first: the kernel must not write into buffers that are freed.
     drop(ring);
     drop(connections);
     Ok(json!({
         "requests": counts.answers, "seconds": seconds, "errors": counts.errors,
         "p50_us": quantile(&counts.latencies, 0.5), "p99_us": quantile(&counts.latencies, 0.99),
-        "client_cpu": cpu, "paths": paths.count(),
+        "client_cpu": cpu, "paths": paths.count(), "answered": total.answered, "open": total.open,
     }))
+}
+
+/// Receives the answers to the requests that are sent, and sends no others.
+fn receive_last(
+    ring: &mut IoUring,
+    connections: &mut [Connection],
+    total: &mut Total,
+    status: &[u8; 3],
+) -> io::Result<()> {
+    let until = Instant::now() + LAST_ANSWERS;
+    while total.open > 0 && Instant::now() < until {
+        let timeout = types::Timespec::from(TICK);
+        let wait = types::SubmitArgs::new().timespec(&timeout);
+        match ring.submitter().submit_with_args(1, &wait) {
+            Err(error) if error.raw_os_error() != Some(libc::ETIME) => return Err(error),
+            _ => {}
+        }
+        let arrived: Vec<(usize, i32)> = ring
+            .completion()
+            .filter(|event| event.user_data() & SENT == 0)
+            .map(|event| ((event.user_data() >> 1) as usize, event.result()))
+            .collect();
+        for (index, result) in arrived {
+            let connection = &mut connections[index];
+            let received = usize::try_from(result).unwrap_or(0);
+            let ended = match received {
+                0 => Some(Ended::Wrong),
+                _ => connection.answer.receive(&connection.buffer[..received], status),
+            };
+            match ended {
+                Some(ended) => total.ended(ended),
+                None => receive(ring, index, connection)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 fn tail(options: &Options) -> Vec<u8> {
@@ -303,7 +361,15 @@ mod tests {
         let answers = report["requests"].as_u64().unwrap();
         assert!((200..=204).contains(&answers) && report["errors"] == 0, "{report}");
         let asked = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        assert!(asked[0] + asked[1] >= answers && asked.iter().all(|n| *n >= 90), "{asked:?}");
+        assert_eq!(report["answered"], asked[0] + asked[1], "{report}");
+        assert!(asked.iter().all(|n| *n >= 90) && report["open"] == 0, "{asked:?}");
+        // Those of the warm-up are counted, too.
+        let before = asked[0] + asked[1];
+        let warmed =
+            run(&Options { warm_up: 0.1, seconds: 0.1, requests: None, ..plain.clone() }).unwrap();
+        let asked: u64 = counts.iter().map(|count| count.load(Ordering::Relaxed)).sum();
+        assert_eq!(warmed["answered"], asked - before, "{warmed}");
+        assert!(warmed["requests"].as_u64() < warmed["answered"].as_u64(), "{warmed}");
 
         for (browser, close, pick) in
             [(true, false, Pick::Zipf), (false, true, Pick::Uniform), (true, true, Pick::Single)]
