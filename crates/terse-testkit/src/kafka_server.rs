@@ -77,6 +77,15 @@ impl KafkaCluster {
     }
 }
 
+impl Drop for KafkaCluster {
+    /// Ends the brokers at once: the last one would wait for the others for minutes.
+    fn drop(&mut self) {
+        for broker in &self.brokers {
+            let _ran = broker.process.try_signal("-KILL", "java");
+        }
+    }
+}
+
 /// A broker that clients reach by TLS, and with a password. All listeners are on 127.0.0.1.
 pub struct SecureKafkaServer {
     server: KafkaServer,

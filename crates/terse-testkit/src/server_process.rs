@@ -68,9 +68,15 @@ impl ServerProcess {
 
     /// Sends a signal to the server, the child of the shell with this name.
     pub(crate) fn signal(&self, signal: &str, name: &str) {
-        let pid = self.shell.lock().unwrap().as_ref().unwrap().id().to_string();
+        assert!(self.try_signal(signal, name));
+    }
+
+    /// The same. Returns whether there is such a server.
+    pub(crate) fn try_signal(&self, signal: &str, name: &str) -> bool {
+        let pid = self.shell.lock().unwrap().as_ref().map(|shell| shell.id().to_string());
+        let Some(pid) = pid else { return false };
         let done = Command::new("pkill").args([signal, "-P", &pid, name]).status();
-        assert!(done.unwrap().success());
+        done.unwrap().success()
     }
 }
 
