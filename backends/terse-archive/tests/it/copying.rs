@@ -10,9 +10,9 @@ use terse_core::clicks::{Click, Period, Retention};
 use terse_core::job::Job as _;
 use terse_core::registry::JobProgress as _;
 use terse_embedded::{ClickOptions, EmbeddedClicks};
-use terse_testkit::{key, timestamp};
+use terse_testkit::{S3Server, key, timestamp};
 
-use crate::support::{DAY, HOUR, Site, at, click, folder, s3, sorted};
+use crate::support::{DAY, HOUR, Site, at, click, folder, s3, s3_of, sorted};
 
 /// Clicks of three hours of two days, and of an hour that has not ended.
 fn clicks() -> Vec<Click> {
@@ -52,6 +52,29 @@ async fn check_copying(site: Site) {
             (site.archive().count(&file).await.unwrap(), site.archive().verify(&file).await);
         assert_eq!(found, whole.unwrap());
     }
+}
+
+#[tokio::test]
+async fn hours_that_end_while_the_storage_is_away_become_files_once_it_is_back() {
+    let server = S3Server::start();
+    let site = Site::new(s3_of(&server), 30 * 60_000 + HOUR);
+    site.add(clicks()).await;
+    site.run().await;
+    assert_eq!(site.names().await, NAMES[..1]);
+    server.kill();
+    site.clock.advance(Duration::from_hours(47));
+    for _ in 0..2 {
+        site.try_run().await.unwrap_err();
+    }
+    // Meanwhile a node brings a click of an hour that is copied already.
+    site.add(vec![click("late", 4, 2)]).await;
+    server.run();
+    site.run().await;
+    site.run().await;
+    assert_eq!(site.names().await, NAMES);
+    let mut all = clicks()[..6].to_vec();
+    all.push(click("late", 4, 2));
+    assert_eq!(sorted(site.all().await), sorted(all), "every click once");
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ async fn a_large_file_goes_to_a_bucket_and_back_in_parts() {
 #[tokio::test]
 async fn a_wrong_secret_is_refused_and_not_shown() {
     let url = StorageUrl::parse(&format!("s3://{}", S3Server::shared().bucket())).unwrap();
-    let storage = Storage::open(&url, &s3_options("another secret")).unwrap();
+    let storage = Storage::open(&url, &s3_options(S3Server::shared(), "another secret")).unwrap();
     let error = storage.check().await.unwrap_err().to_string();
     assert!(error.contains("SignatureDoesNotMatch"), "{error}");
     assert!(error.contains("s3://bucket-") && !error.contains("another secret"), "{error}");
@@ -80,7 +80,8 @@ async fn a_wrong_secret_is_refused_and_not_shown() {
 #[tokio::test]
 async fn a_bucket_that_does_not_exist_is_an_error() {
     let url = StorageUrl::parse("s3://no-such-bucket").unwrap();
-    let storage = Storage::open(&url, &s3_options(S3Server::SECRET_ACCESS_KEY)).unwrap();
+    let options = s3_options(S3Server::shared(), S3Server::SECRET_ACCESS_KEY);
+    let storage = Storage::open(&url, &options).unwrap();
     let error = storage.check().await.unwrap_err().to_string();
     assert!(error.contains("no-such-bucket"), "{error}");
 }

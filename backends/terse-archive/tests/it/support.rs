@@ -24,14 +24,18 @@ pub(crate) fn folder(dir: &tempfile::TempDir) -> Storage {
 
 /// A new bucket, in which all names begin with `some/prefix`.
 pub(crate) fn s3() -> Storage {
-    let bucket = S3Server::shared().bucket();
-    let url = StorageUrl::parse(&format!("s3://{bucket}/some/prefix")).unwrap();
-    Storage::open(&url, &s3_options(S3Server::SECRET_ACCESS_KEY)).unwrap()
+    s3_of(S3Server::shared())
 }
 
-pub(crate) fn s3_options(secret: &str) -> S3Options {
+/// The same on this server.
+pub(crate) fn s3_of(server: &S3Server) -> Storage {
+    let url = StorageUrl::parse(&format!("s3://{}/some/prefix", server.bucket())).unwrap();
+    Storage::open(&url, &s3_options(server, S3Server::SECRET_ACCESS_KEY)).unwrap()
+}
+
+pub(crate) fn s3_options(server: &S3Server, secret: &str) -> S3Options {
     S3Options {
-        endpoint: Some(S3Server::shared().endpoint()),
+        endpoint: Some(server.endpoint()),
         region: Some("us-east-1".into()),
         access_key_id: Some(S3Server::ACCESS_KEY_ID.into()),
         secret_access_key: Some(Secret::new(secret)),
