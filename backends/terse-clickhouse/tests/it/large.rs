@@ -27,7 +27,8 @@ async fn a_link_with_very_many_clicks_is_reported() {
     let store = open(&ledger, &url).await;
     let link = LinkId { key: key("large"), created_at: timestamp(-1) };
     let hour = |hour: u64, clicks: std::ops::Range<u64>| {
-        clicks.map(|n| {
+        let link = link.clone();
+        clicks.map(move |n| {
             let text = |name: &str, values: u64| Some(format!("{name}-{}", n % values).into());
             let at = timestamp(hour as i64 * Unit::Hour.ms() + n as i64 % Unit::Hour.ms());
             Click {

@@ -156,6 +156,8 @@ async fn a_server_that_is_killed_keeps_what_was_acknowledged() {
         store.insert(Insert::new(link.clone(), None)).await.unwrap();
         kept.push(link);
     }
+    // Unlike the service, DynamoDB Local writes its file a moment after it has answered.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     server.kill();
     let away = store.get(&kept[0].key).await;
     assert!(matches!(away, Err(StoreError::Unavailable(_))), "{away:?}");

@@ -28,12 +28,13 @@ fn the_description_is_as_it_was_reviewed() {
 }
 
 /// The longest texts that the core accepts, by schema or place, and property.
-const LENGTHS: [(&str, usize); 36] = [
+const LENGTHS: [(&str, usize); 37] = [
     ("CreateUser.name", AccountName::MAX),
     ("PatchUser.name", AccountName::MAX),
     ("User.name", AccountName::MAX),
     ("PatchAccount.name", AccountName::MAX),
     ("EraseAccount.confirm", AccountName::MAX),
+    ("parameters.name", AccountName::MAX),
     ("CreateKey.name", MAX_KEY_NAME),
     ("RenameTag.name", Tags::MAX_LENGTH),
     ("query.name", MAX_QUERY_NAME),

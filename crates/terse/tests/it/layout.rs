@@ -80,7 +80,7 @@ fn nothing_but_the_scheduler_repeats_work_at_an_interval() {
 
 /// The loops that sleep, each with the reason why it is no job. Commands and test servers are left
 /// out: they end with their process.
-const SLEEPING_LOOPS: [(&str, &str); 16] = [
+const SLEEPING_LOOPS: [(&str, &str); 17] = [
     ("terse-clicks/src/shipping.rs", "the thread of the shipper, which the click plane joins"),
     ("terse-clicks/src/shipping/storing.rs", "tries one batch again"),
     ("terse-dynamodb/src/retry.rs", "tries one request again"),
