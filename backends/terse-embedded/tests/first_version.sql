@@ -1,4 +1,8 @@
 -- Takes from a links file what the first version of terse did not have.
+DROP INDEX links_of_owner;
+DROP INDEX links_in_state;
+DROP INDEX links_scheduled;
+ALTER TABLE links DROP COLUMN state;
 DROP TABLE search;
 DROP TABLE unindexed;
 DROP TABLE changes;

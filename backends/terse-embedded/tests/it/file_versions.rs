@@ -118,7 +118,8 @@ async fn waiting_events_of_an_earlier_version_get_a_lasting_id() {
     }
     sql(
         &folder.db(),
-        "DROP TABLE search; DROP TABLE unindexed; \
+        "DROP INDEX links_of_owner; DROP INDEX links_in_state; DROP INDEX links_scheduled; \
+         ALTER TABLE links DROP COLUMN state; DROP TABLE search; DROP TABLE unindexed; \
          ALTER TABLE outbox DROP COLUMN event; ALTER TABLE links DROP COLUMN imported_clicks; \
          ALTER TABLE revisions DROP COLUMN imported_clicks; ALTER TABLE links DROP COLUMN preview; \
          ALTER TABLE revisions DROP COLUMN preview; PRAGMA user_version = 7",
