@@ -58,12 +58,12 @@ impl LinkQueries {
     /// The positions of several sources after this one, in order.
     fn merged<'a>(
         &'a self,
-        sources: &'a [Source],
+        sources: &'a [IndexScan],
         sort: Sort,
         after: Option<ListPosition>,
     ) -> Merged<impl FnMut(Option<ListPosition>, usize) -> Result<Vec<ListPosition>, Failure> + 'a>
     {
-        let of = |source: &'a Source| {
+        let of = |source: &'a IndexScan| {
             Positions::new(after, move |after, limit| self.positions(source, sort, after, limit))
         };
         Merged { sources: sources.iter().map(of).collect(), sort }
@@ -72,7 +72,7 @@ impl LinkQueries {
     /// The positions of one source after this one.
     fn positions(
         &self,
-        source: &Source,
+        source: &IndexScan,
         sort: Sort,
         after: Option<ListPosition>,
         limit: usize,
@@ -226,8 +226,8 @@ impl LinkQueries {
         limit: usize,
     ) -> Result<Vec<ListPosition>, Failure> {
         let sources = match owner.filter(|owner| *owner != OwnerId::ANONYMOUS) {
-            Some(owner) => ALL_STATES.map(|state| Source::of_owner(owner, state)).collect(),
-            None => vec![Source::by_age()],
+            Some(owner) => ALL_STATES.map(|state| IndexScan::of_owner(owner, state)).collect(),
+            None => vec![IndexScan::by_age()],
         };
         let mut merged = self.merged(&sources, sort, after);
         let mut found = Vec::new();
@@ -380,7 +380,7 @@ const NOT_DUE: &str = "(expires_at IS NULL OR expires_at > ?)";
 
 /// Links that a list reads by one index.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct IndexScan {
     index: &'static str,
     condition: String,
     values: Vec<i64>,
@@ -388,7 +388,7 @@ pub(crate) struct Source {
     in_order: bool,
 }
 
-impl Source {
+impl IndexScan {
     fn new(index: &'static str, condition: &str, values: Vec<i64>) -> Self {
         Self { index, condition: condition.to_owned(), values, in_order: true }
     }
@@ -456,7 +456,7 @@ impl Source {
 
 /// What a list reads: together every link that can be in it, and none twice. A state changes when
 /// the link is written. What a status needs beyond it depends on the time.
-pub(crate) fn sources(query: &ListQuery) -> Vec<Source> {
+pub(crate) fn sources(query: &ListQuery) -> Vec<IndexScan> {
     let now = query.now.as_ms();
     let owner = query.owner.filter(|owner| *owner != OwnerId::ANONYMOUS);
     let archived: &[i64] = match query.archived {
@@ -464,30 +464,30 @@ pub(crate) fn sources(query: &ListQuery) -> Vec<Source> {
         Some(false) => &[0],
         Some(true) => &[ARCHIVED],
     };
-    let in_states = |states: &[i64]| -> Vec<Source> {
+    let in_states = |states: &[i64]| -> Vec<IndexScan> {
         let states = archived.iter().flat_map(|archived| states.iter().map(move |s| s + archived));
         let in_state = |state| match owner {
-            Some(owner) => Source::of_owner(owner, state),
-            None => Source::in_state(state),
+            Some(owner) => IndexScan::of_owner(owner, state),
+            None => IndexScan::in_state(state),
         };
         states.map(in_state).collect()
     };
     // Read by time, and sorted: few links at once.
-    let by_time = |source: Source| {
+    let by_time = |source: IndexScan| {
         let source = match owner {
             Some(owner) => source.and("owner = ?", &[owner.0.cast_signed()]),
             None => source,
         };
         source.sorted()
     };
-    let narrow = |sources: Vec<Source>, condition: &str, values: &[i64]| -> Vec<Source> {
+    let narrow = |sources: Vec<IndexScan>, condition: &str, values: &[i64]| -> Vec<IndexScan> {
         sources.into_iter().map(|source| source.and(condition, values)).collect()
     };
     let running = format!("{NOT_DUE} AND (valid_from IS NULL OR valid_from <= ?)");
     match query.status {
         // No index has the ordinary links of all owners alone.
         None | Some(LinkStatus::Active) if owner.is_none() && query.archived != Some(true) => {
-            vec![Source::by_age()]
+            vec![IndexScan::by_age()]
         }
         None => in_states(&SHOWN),
         Some(LinkStatus::Active) => narrow(in_states(&[ACTIVE, WITH_START]), &running, &[now, now]),
@@ -496,7 +496,7 @@ pub(crate) fn sources(query: &ListQuery) -> Vec<Source> {
         }
         Some(LinkStatus::Scheduled) => {
             let scheduled = "valid_from IS NOT NULL AND valid_from > ?";
-            let scheduled = Source::new("links_scheduled", scheduled, vec![now]);
+            let scheduled = IndexScan::new("links_scheduled", scheduled, vec![now]);
             vec![by_time(scheduled.and(NOT_DUE, &[now]))]
         }
         Some(LinkStatus::UsedUp) => narrow(in_states(&[USED_UP]), NOT_DUE, &[now]),
@@ -504,7 +504,7 @@ pub(crate) fn sources(query: &ListQuery) -> Vec<Source> {
             // Links are marked some time after they have expired.
             let due = "expires_at IS NOT NULL AND marked IS NULL AND expires_at <= ?";
             let mut sources = in_states(&[EXPIRED]);
-            sources.push(by_time(Source::new("links_to_mark", due, vec![now])));
+            sources.push(by_time(IndexScan::new("links_to_mark", due, vec![now])));
             sources
         }
         Some(LinkStatus::Blocked) => in_states(&[BLOCKED]),

@@ -182,7 +182,7 @@ pub(crate) mod tests {
     use crate::changes::{CHANGES, OUTDATED};
     use crate::expiry::{DELETED, MARKED, MARKED_ANONYMOUS};
     use crate::history::TOO_OLD;
-    use crate::list::{ListPosition, NEWEST_UNINDEXED, OLDEST_UNINDEXED, Source, sources};
+    use crate::list::{IndexScan, ListPosition, NEWEST_UNINDEXED, OLDEST_UNINDEXED, sources};
     use crate::outbox::WAITING;
     use crate::quarantined_aliases::{OVER, QUARANTINED_ALIAS, QUARANTINED_CODE};
     use crate::search::NEXT_OF_THE_SAME_TIME;
@@ -249,7 +249,11 @@ pub(crate) mod tests {
         }
     }
 
-    fn listed(owner: Option<OwnerId>, status: Option<LinkStatus>, archived: bool) -> Vec<Source> {
+    fn listed(
+        owner: Option<OwnerId>,
+        status: Option<LinkStatus>,
+        archived: bool,
+    ) -> Vec<IndexScan> {
         let all = ListQuery::all(Sort::Newest, 1, Timestamp::from_ms(0));
         let archived = archived.then_some(true);
         sources(&ListQuery { owner, status, archived, ..all })
