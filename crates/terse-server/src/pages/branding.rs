@@ -39,7 +39,7 @@ struct BrandingPage {
 }
 
 impl BrandingPage {
-    /// The accent of `terse.css`. Browsers send a colour also if nobody has chosen one.
+    /// The accent of `terse.css`. A browser sends this colour when the admin has chosen none.
     const USUAL_ACCENT: &str = "#c8401a";
 
     fn new(state: &App, member: &Member, set: &Branding, typed: BrandingDraft) -> Self {
