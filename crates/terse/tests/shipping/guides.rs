@@ -3,7 +3,8 @@
 //! The `sh` blocks of a guide are one script, which runs in `scripts/sandbox`: as root, on a copy
 //! of this machine's file system, with a network of its own. So the commands run as they are
 //! written, with their paths and ports. `tests/shipping/guides/NAME.before` prepares what the guide
-//! takes as given (a DNS record, an exported file), and `NAME.after` checks what it promises.
+//! takes as given (a DNS record, an exported file), and `NAME.after` checks what it promises. The
+//! `.sh` files there start servers that several guides need.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
