@@ -382,6 +382,11 @@ impl LinkStore for EmbeddedLinks {
         self.threads.write(move |writes| writes.update(&link, expected, &events)).await
     }
 
+    /// Readers see a change only after its sync.
+    async fn confirm(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
         let key = key.clone();
         self.threads.read(LIST, move |queries| queries.history(&key, limit)).await

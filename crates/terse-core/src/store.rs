@@ -287,6 +287,11 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
         events: &[OutboxEvent],
     ) -> Result<Updated, StoreError>;
 
+    /// Returns once everything that was visible before the call is as durable as a write. For an
+    /// answer that says that a change is there already: where several nodes share a database, an
+    /// earlier attempt that was not acknowledged may be visible before its standby has it.
+    async fn confirm(&self) -> Result<(), StoreError>;
+
     /// Up to `limit` earlier versions of a link, the latest first. The store keeps the last
     /// [`MAX_REVISIONS`] and deletes them with the link.
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError>;

@@ -220,6 +220,10 @@ impl LinkStore for MetricsStore {
         self.count("update", self.store.update(link, expected, events)).await
     }
 
+    async fn confirm(&self) -> Result<(), StoreError> {
+        self.count("confirm", self.store.confirm()).await
+    }
+
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
         self.count("history", self.store.history(key, limit)).await
     }

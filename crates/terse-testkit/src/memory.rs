@@ -36,6 +36,7 @@ pub struct MemoryStore {
     age_ms: AtomicU64,
     gets: AtomicU64,
     leases: AtomicU64,
+    confirmations: AtomicU64,
     /// Whether `lease` waits.
     stalled: AtomicBool,
 }
@@ -62,6 +63,7 @@ impl MemoryStore {
             age_ms: AtomicU64::new(0),
             gets: AtomicU64::new(0),
             leases: AtomicU64::new(0),
+            confirmations: AtomicU64::new(0),
             stalled: AtomicBool::new(false),
         }
     }
@@ -111,6 +113,11 @@ impl MemoryStore {
     /// How many times `lease` was called.
     pub fn leases(&self) -> u64 {
         self.leases.load(Ordering::SeqCst)
+    }
+
+    /// How many times `confirm` was called.
+    pub fn confirmations(&self) -> u64 {
+        self.confirmations.load(Ordering::SeqCst)
     }
 
     /// Sets whether `lease` waits.
@@ -380,6 +387,11 @@ impl LinkStore for MemoryStore {
         events.iter().for_each(|event| state.post(*event, &new));
         state.links.insert(serial, new);
         Ok(Updated::Done)
+    }
+
+    async fn confirm(&self) -> Result<(), StoreError> {
+        self.confirmations.fetch_add(1, Ordering::SeqCst);
+        self.enter().await
     }
 
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {

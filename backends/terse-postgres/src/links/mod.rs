@@ -260,6 +260,10 @@ impl LinkStore for PostgresLinks {
     }
 
     async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
+    async fn confirm(&self) -> Result<(), StoreError> {
+        Ok(self.pool.confirm().await?)
+    }
+
         self.versions(key, limit).await
     }
 

@@ -52,6 +52,7 @@ impl From<Failure> for StepError {
 /// One transaction.
 pub(super) struct Step<'a> {
     transaction: Transaction<'a>,
+    lock: Lock,
     version_changed: AtomicBool,
 }
 
@@ -61,7 +62,7 @@ impl<'a> Step<'a> {
         if matches!(lock, Lock::Registry) {
             transaction.execute("SELECT FROM registry_store FOR UPDATE", &[]).await?;
         }
-        Ok(Self { transaction, version_changed: AtomicBool::new(false) })
+        Ok(Self { transaction, lock, version_changed: AtomicBool::new(false) })
     }
 
     /// Commits, or rolls back what was refused.
@@ -75,7 +76,12 @@ impl<'a> Step<'a> {
                     let sql = "UPDATE registry_store SET version = version + 1";
                     self.transaction.execute(sql, &[]).await?;
                 }
-                self.transaction.commit().await?;
+                match self.lock {
+                    // The lock itself is a write, so the commit waits for the standby.
+                    Lock::Registry => self.transaction.commit().await?,
+                    // It may have found its result there, as a repeated request does.
+                    Lock::Rows => self.transaction.confirm().await?,
+                }
                 Ok(Ok(answer))
             }
             Err(StepError::Refused(error)) => {

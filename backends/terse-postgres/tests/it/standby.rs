@@ -6,8 +6,9 @@ use std::time::Duration;
 use terse_core::clicks::{
     Added, Batch, Click, ClickIngest as _, ClickTarget, JournalId, JournalSpan, LinkId,
 };
+use terse_core::registry::{CredentialStore as _, RegistryError, SecretHash};
 use terse_core::{IdempotencyKey, Insert, Inserted, LinkStore, OwnerId, StoreError, Timestamp};
-use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions};
+use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions, PostgresRegistry};
 use terse_testkit::{PostgresServer, alias, key, wait_until};
 
 /// Without a pooler, and with a short timeout: a commit that waits for the standby outlasts it.
@@ -90,4 +91,30 @@ async fn what_an_operator_made_visible_is_not_acknowledged_before_the_standby_ha
     wait_until("the commits are done", waits_for_none);
     let answered = links.answered(&request(2)).await.unwrap();
     assert!(matches!(answered, Some(Inserted::Replayed { .. })), "{answered:?}");
+}
+
+/// The first attempt may be visible without being on the standby.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_request_that_changes_nothing_waits_for_the_standby_too() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let options = options(&server);
+    let links = PostgresLinks::open(options.clone()).await.unwrap();
+    let registry = PostgresRegistry::open_beside(&links.connections(), &options).await.unwrap();
+    let gone = SecretHash([1; 32]);
+    links.confirm().await.unwrap();
+    registry.end_session(&gone).await.unwrap();
+
+    standby.stop_receiving();
+    let confirmed = links.confirm().await;
+    assert!(matches!(confirmed, Err(StoreError::Unavailable(_))), "{confirmed:?}");
+    let ended = registry.end_session(&gone).await;
+    assert!(matches!(ended, Err(RegistryError::Store(_))), "{ended:?}");
+    let ended = registry.end_sessions(OwnerId(7), None).await;
+    assert!(matches!(ended, Err(RegistryError::Store(_))), "{ended:?}");
+    standby.receive_again();
+    let waits_for_none = || server.sql("postgres", WAITING) == "0";
+    wait_until("the commits are done", waits_for_none);
+    links.confirm().await.unwrap();
+    registry.end_session(&gone).await.unwrap();
 }

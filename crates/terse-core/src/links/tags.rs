@@ -110,7 +110,13 @@ impl Links {
                 }
             })
             .await?;
-            let Some(next) = page.next else { return Ok(RetagProgress { changed, more: false }) };
+            let Some(next) = page.next else {
+                if changed == 0 {
+                    // An earlier attempt whose answer got lost may have changed all.
+                    self.store.confirm().await?;
+                }
+                return Ok(RetagProgress { changed, more: false });
+            };
             if changed >= MAX_CHANGED || begun.elapsed() >= TIMEOUT {
                 return Ok(RetagProgress { changed, more: true });
             }

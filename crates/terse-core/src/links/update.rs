@@ -176,6 +176,7 @@ impl Links {
             if new == old {
                 // An earlier attempt whose answer got lost may have made this change.
                 self.cache.forget(key);
+                self.store.confirm().await?;
                 return Ok(old);
             }
             self.note_scan(&old, &new, &mut noted).await?;

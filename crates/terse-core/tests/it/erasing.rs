@@ -88,3 +88,22 @@ async fn a_blocked_link_stays_without_its_owners_texts() {
     );
     assert!(left.deleted_at.is_some());
 }
+
+#[tokio::test]
+async fn a_repeated_change_is_confirmed_before_it_is_answered() {
+    let store = Arc::new(MemoryStore::new());
+    let links = Arc::new(links_on(Arc::clone(&store)));
+    let key = make(&links, ANN, "https://example.com/a").await;
+    let ann = Caller::Owner(ANN);
+    let title = LinkPatch { title: PatchField::Set("New".into()), ..LinkPatch::default() };
+    for repeated in [false, true] {
+        let before = store.confirmations();
+        links.patch(ann, &key, &title, None).await.unwrap();
+        links.retag_all(ann, "ann", Some("anna")).await.unwrap();
+        links.delete(ann, &key).await.unwrap();
+        links.delete(ann, &key).await.unwrap();
+        links.restore(ann, &key).await.unwrap();
+        let more = store.confirmations() - before;
+        assert_eq!(more, if repeated { 3 } else { 1 }, "repeated: {repeated}");
+    }
+}
