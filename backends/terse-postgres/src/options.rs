@@ -20,8 +20,8 @@ pub struct PostgresOptions {
     pub url: String,
     /// The same database without a pooler in between, for migrations.
     pub direct_url: Option<String>,
-    /// A replica of the same database, for searches, counts of tags and reports of clicks. Where it
-    /// does not answer, the primary does.
+    /// A replica of the same database, for lists that are shown, searches, counts of tags and
+    /// reports of clicks. Where it does not answer, the primary does.
     pub replica_url: Option<String>,
     /// The alphabet of generated codes, if the database is new.
     pub alphabet: Alphabet,

@@ -17,7 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::exclusive::{ExclusivePool, Transaction};
 use crate::failure::{Failure, unavailable};
 use crate::options::{PostgresOpenError, PostgresOptions, ServerUrl};
-use crate::replica::{Replica, Source};
+use crate::replica::{Replica, Source, TO_EARLIER, TO_NOW};
 use crate::shared::SharedConnection;
 use crate::sql::Param;
 use crate::tls;
@@ -169,12 +169,42 @@ impl Pool {
         Ok(rows)
     }
 
-    /// A read that may take long.
+    /// A read that may take long, for a decision.
     pub(crate) async fn list(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Failure> {
         retried(|| self.lists.query(sql, params)).await
     }
 
-    /// A read that no decision depends on. A replica may answer it.
+    /// The same for what is only shown. A replica may answer it that has everything that was
+    /// committed before.
+    pub(crate) async fn list_to_show(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, Failure> {
+        if let Some(replica) = self.replica.as_ref().filter(|replica| replica.is_close()) {
+            let read = async {
+                let position = self.position().await?;
+                let transaction = replica.begin("BEGIN READ ONLY", &position, TO_NOW).await?;
+                let rows = transaction.query(sql, params).await?;
+                transaction.commit().await?;
+                Ok(rows)
+            };
+            match read.await {
+                Ok(rows) => return Ok(rows),
+                Err(failure) => replica.lagged(failure),
+            }
+        }
+        self.list(sql, params).await
+    }
+
+    /// How far the log of the primary was written.
+    async fn position(&self) -> Result<String, Failure> {
+        let rows = self.lookup("SELECT pg_current_wal_lsn()::text", &[]).await?;
+        let row = rows.first().ok_or_else(|| unavailable("the primary has no position"))?;
+        Ok(row.get(0))
+    }
+
+    /// A read that no decision depends on. A replica may answer it that is some seconds behind.
     pub(crate) async fn search(
         &self,
         sql: &str,
@@ -230,12 +260,10 @@ impl Pool {
             Some(position) => position,
             None => {
                 let asked = Instant::now();
-                let rows = self.lookup("SELECT pg_current_wal_lsn()::text", &[]).await?;
-                let row = rows.first().ok_or_else(|| unavailable("the primary has no position"))?;
-                replica.add_position(asked, row.get(0))
+                replica.add_position(asked, self.position().await?)
             }
         };
-        replica.begin(how, &position).await.map(Some)
+        replica.begin(how, &position, TO_EARLIER).await.map(Some)
     }
 
     /// Begins a transaction.

@@ -10,8 +10,6 @@ use crate::exclusive::{ExclusivePool, Transaction};
 use crate::failure::{Failure, unavailable};
 use crate::sql::params;
 
-/// How long the replica may take to begin a read, and to catch up before.
-const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the primary is asked after the replica failed.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Reads see at least what the primary had committed this long before.
@@ -20,6 +18,20 @@ pub(crate) const MAX_LAG: Duration = Duration::from_secs(3);
 const POSITION_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a replica that lags behind is asked again.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long a replica may take to catch up and to begin a read, and how often it is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct CatchUp {
+    limit: Duration,
+    poll: Duration,
+}
+
+/// With a position that is seconds old.
+pub(crate) const TO_EARLIER: CatchUp =
+    CatchUp { limit: Duration::from_secs(1), poll: POLL_INTERVAL };
+/// With the primary's position now: a replica that follows closely is some milliseconds behind.
+pub(crate) const TO_NOW: CatchUp =
+    CatchUp { limit: Duration::from_millis(200), poll: Duration::from_millis(5) };
 
 /// Which server a read asks.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +49,8 @@ pub(crate) struct Replica {
 struct State {
     /// The primary answers until then.
     away_until: Option<Instant>,
+    /// The primary answers reads that must see everything until then.
+    behind_until: Option<Instant>,
     /// Where the primary was in its log, and when; oldest first.
     positions: VecDeque<(Instant, String)>,
 }
@@ -65,6 +79,20 @@ impl Replica {
     /// Whether it has not failed lately.
     pub(crate) fn is_usable(&self) -> bool {
         self.state().away_until.is_none_or(|until| until <= Instant::now())
+    }
+
+    /// Whether it has not failed lately, nor lagged behind the primary's position.
+    pub(crate) fn is_close(&self) -> bool {
+        let State { away_until, behind_until, .. } = &*self.state();
+        let now = Instant::now();
+        [away_until, behind_until].iter().all(|until| until.is_none_or(|until| until <= now))
+    }
+
+    /// The primary answers this read, and the next ones that must see everything.
+    pub(crate) fn lagged(&self, failure: Failure) {
+        self.state().behind_until = Some(Instant::now() + PAUSE);
+        let error = StoreError::from(failure);
+        tracing::debug!(%error, "the replica is behind; lists are read from the primary for {PAUSE:?}");
     }
 
     /// The primary answers this read and the next ones.
@@ -98,6 +126,7 @@ impl Replica {
         &self,
         how: &str,
         position: &str,
+        CatchUp { limit, poll }: CatchUp,
     ) -> Result<Transaction<'_>, Failure> {
         let begun = async {
             let transaction = self.pool.take().await?;
@@ -106,12 +135,12 @@ impl Replica {
             let sql = "SELECT NOT pg_is_in_recovery() \
                  OR coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)";
             while !transaction.query(sql, params![position]).await?.iter().all(|row| row.get(0)) {
-                tokio::time::sleep(POLL_INTERVAL).await;
+                tokio::time::sleep(poll).await;
             }
             transaction.begin(how).await?;
             Ok(transaction)
         };
         let late = || unavailable("it did not answer in time, or lags behind").into();
-        tokio::time::timeout(BEGIN_TIMEOUT, begun).await.unwrap_or_else(|_| Err(late()))
+        tokio::time::timeout(limit, begun).await.unwrap_or_else(|_| Err(late()))
     }
 }

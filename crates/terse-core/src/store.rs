@@ -303,6 +303,13 @@ pub trait LinkStore: LinkReader + ClickSpender + ChangeFeed + Outbox {
     /// whatever is written meanwhile.
     async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError>;
 
+    /// [`LinkStore::list`] for what is only shown or exported, never for what terse decides: a
+    /// replica may answer. The list has every link that was acknowledged before the call; only with
+    /// a text to search for may it be some seconds older.
+    async fn list_to_show(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
+        self.list(query).await
+    }
+
     /// The tags of an owner's links, except deleted ones, as [`TagCount::ranked`] orders them.
     /// Empty for anonymous links.
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError>;

@@ -236,6 +236,10 @@ impl LinkStore for MetricsStore {
         self.count("list", self.store.list(query)).await
     }
 
+    async fn list_to_show(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
+        self.count("list", self.store.list_to_show(query)).await
+    }
+
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {
         self.count("tags", self.store.tags(owner, limit)).await
     }

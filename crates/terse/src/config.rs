@@ -82,8 +82,8 @@ settings! {
         /// The PostgreSQL database of `store` or `registry` without a pooler in between, for
         /// changes of its tables. If it is set, terse sends no cancel requests.
         pub store_direct: Option<PostgresUrl> = None,
-        /// A replica of this database, for searches, tags and statistics. While it does not answer,
-        /// the database itself does.
+        /// A replica of this database, for lists, searches and statistics. While it does not
+        /// answer, the database itself does.
         pub store_replica: Option<PostgresUrl> = None,
         /// Into how many partitions terse divides the table of links (by the hash of the code) when
         /// it creates the tables, also with `terse migrate`; 0 for a plain table. Later changes

@@ -73,7 +73,7 @@ impl ClickReports for PostgresClicks {
         let most = limit as i64 + 1;
         let rows = self
             .pool
-            .list(
+            .search(
                 "SELECT r.at, r.number, r.click, s.owner FROM click_subjects s \
                  JOIN click_raw r ON r.subject = s.id WHERE s.kind = $1 AND s.domain = $2 \
                  AND s.code = $3 AND s.link_created_at = $4 AND s.sum_of = 0 \

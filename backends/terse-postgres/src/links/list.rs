@@ -12,9 +12,20 @@ use crate::sql::{Param, SqlTimestamp, contains_pattern, params, type_of};
 /// The largest page, whatever the caller asks for.
 const MAX_PAGE: usize = 1000;
 
+/// What a list is read for.
+#[derive(Clone, Copy)]
+pub(super) enum Purpose {
+    Decision,
+    Display,
+}
+
 impl PostgresLinks {
     /// Lists links by creation time, then by key. Neither ever changes, so paging misses no link.
-    pub(super) async fn list_page(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
+    pub(super) async fn list_page(
+        &self,
+        query: &ListQuery,
+        purpose: Purpose,
+    ) -> Result<LinkPage, StoreError> {
         let after = query.after.as_ref().map(Position::read).transpose()?;
         let limit = query.limit.clamp(1, MAX_PAGE);
         let has_nul = |text: &Option<String>| text.as_ref().is_some_and(|t| t.contains('\0'));
@@ -24,11 +35,11 @@ impl PostgresLinks {
         }
         let values = Values::of(query, after, limit);
         let (sql, params) = values.statement(query);
-        // Callers make decisions by lists, such as the erasure of an account, but never by
-        // searches.
-        let rows = match query.text {
-            Some(_) => self.pool.search(&sql, &params).await?,
-            None => self.pool.list(&sql, &params).await?,
+        let rows = match (purpose, &query.text) {
+            (Purpose::Decision, _) => self.pool.list(&sql, &params).await?,
+            // A new link must be in the list of its owner.
+            (Purpose::Display, None) => self.pool.list_to_show(&sql, &params).await?,
+            (Purpose::Display, Some(_)) => self.pool.search(&sql, &params).await?,
         };
         let (mut links, mut last) = (Vec::new(), None);
         for stored in rows.iter().take(limit) {

@@ -32,6 +32,7 @@ use crate::sql::params;
 use crate::transfer;
 use changes::Feed;
 use inserts::{Inserter, Waiting};
+use list::Purpose;
 use lookups::Lookups;
 
 /// Links in a database that several nodes share.
@@ -259,11 +260,11 @@ impl LinkStore for PostgresLinks {
         self.update_link(link, expected, events).await
     }
 
-    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
     async fn confirm(&self) -> Result<(), StoreError> {
         Ok(self.pool.confirm().await?)
     }
 
+    async fn history(&self, key: &LinkKey, limit: usize) -> Result<Vec<LinkVersion>, StoreError> {
         self.versions(key, limit).await
     }
 
@@ -278,7 +279,11 @@ impl LinkStore for PostgresLinks {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
-        self.list_page(query).await
+        self.list_page(query, Purpose::Decision).await
+    }
+
+    async fn list_to_show(&self, query: &ListQuery) -> Result<LinkPage, StoreError> {
+        self.list_page(query, Purpose::Display).await
     }
 
     async fn tags(&self, owner: OwnerId, limit: usize) -> Result<Vec<TagCount>, StoreError> {

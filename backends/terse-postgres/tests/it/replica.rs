@@ -1,10 +1,10 @@
 //! A replica for what no decision depends on.
 
 use terse_core::clicks::{Click, ClickReports as _, ClickSubject, ClickTarget, LinkId, Period};
-use terse_core::{OwnerId, Timestamp};
-use terse_postgres::{PostgresClicks, PostgresOptions};
+use terse_core::{Insert, LinkStore as _, ListQuery, OwnerId, Sort, Timestamp};
+use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions};
 use terse_testkit::click_store::add_clicks;
-use terse_testkit::{PostgresServer, key, wait_until};
+use terse_testkit::{PostgresServer, alias, key, timestamp, wait_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_read_the_replica_and_the_primary_while_it_is_away() {
@@ -48,4 +48,42 @@ async fn reports_read_the_replica_and_the_primary_while_it_is_away() {
     assert_eq!(total(&clicks).await, 2, "the primary answers instead");
     let clicks = open().await.expect("nodes start while the replica is away");
     assert_eq!(total(&clicks).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_is_shown_reads_the_replica_and_has_every_link() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let database = server.fresh_database();
+    let options = PostgresOptions::new(server.url(&database));
+    let options = PostgresOptions { replica_url: Some(standby.url(&database)), ..options };
+    let links = PostgresLinks::open(options).await.unwrap();
+    let put = async |code: &str| {
+        let link = alias(code, "https://example.com/");
+        links.insert(Insert::new(link, None)).await.unwrap();
+    };
+    let query = ListQuery::all(Sort::Newest, 100, timestamp(1));
+    let shown = async || links.list_to_show(&query).await.unwrap().links.len();
+    // When a connection to the standby has last ended a read.
+    let reads = format!(
+        "SELECT max(state_change) FROM pg_stat_activity WHERE datname = '{database}' \
+         AND query LIKE '%COMMIT'"
+    );
+    let last_read = || standby.sql("postgres", &reads);
+    put("one").await;
+    let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
+    wait_until("the standby has the link", || standby.sql("postgres", lag) == "t");
+    assert_eq!(shown().await, 1);
+    let read = last_read();
+    assert_ne!(read, "", "the replica has answered");
+    assert_eq!(links.list(&query).await.unwrap().links.len(), 1);
+    assert_eq!(last_read(), read, "the primary answers what terse decides by");
+
+    standby.sql("postgres", "SELECT pg_wal_replay_pause()");
+    let paused = "SELECT pg_get_wal_replay_pause_state()";
+    wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
+    put("two").await;
+    assert_eq!(shown().await, 2, "the replica has not caught up, and the primary answers");
+    standby.stop();
+    assert_eq!(shown().await, 2);
 }

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use super::RefreshHook;
 use crate::clicks::ClickStore;
 use crate::link::{Link, LinkStatus, OwnerId};
-use crate::links::{Caller, LinkError, Links, for_each_link};
+use crate::links::{LinkError, Links, for_each_link};
 use crate::registry::{
     Account, AccountChange, Actor, Attribution, ConditionalAccountChange, Registry, RegistryError,
     Suspension,
@@ -194,8 +194,8 @@ impl Erasures {
         after: Option<Cursor>,
     ) -> Result<Option<Cursor>, LinkError> {
         let all = ListQuery::all(Sort::Oldest, PAGE, self.links.now());
-        let query = ListQuery { status, after, ..all };
-        let page = self.links.list(Caller::Owner(owner), query).await?.page;
+        let query = ListQuery { owner: Some(owner), status, after, ..all };
+        let page = self.links.list_for_job(query).await?.page;
         for_each_link(page.links, MAX_CONCURRENT, |link| {
             erase_one(Arc::clone(&self.links), owner, link)
         })

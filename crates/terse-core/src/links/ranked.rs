@@ -99,7 +99,7 @@ impl Links {
                 RankedCursor::Rest(after) => {
                     let limit = query.limit - links.len();
                     let rest = ListQuery { sort: Sort::Newest, after, limit, ..query.clone() };
-                    let page = self.store.list(&rest).await?;
+                    let page = self.store.list_to_show(&rest).await?;
                     stopped_early = page.links.len() < limit;
                     let ids: Vec<LinkId> = page.links.iter().map(LinkId::of).collect();
                     let counts = clicks.counts(&ids).await?;

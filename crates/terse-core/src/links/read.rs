@@ -71,20 +71,25 @@ impl Links {
         Ok(self.store.get(key).await?.map(|link| self.suspended.applied(link)))
     }
 
-    /// The caller's own links, whatever owner the query names.
+    /// The caller's own links, whatever owner the query names, to be shown or exported.
     pub async fn list(&self, caller: Caller, mut query: ListQuery) -> Result<Listing, LinkError> {
         match caller {
             Caller::Anonymous => return Err(LinkError::KeyNeeded),
             Caller::Owner(owner) | Caller::Admin(owner) => query.owner = Some(owner),
         }
-        self.list_for_job(query).await
+        self.show(query).await
     }
 
     /// The links of all owners, or of the one in the query. For background jobs, which act for no
-    /// caller; requests use [`Links::list_of`].
+    /// caller and decide by the list; requests use [`Links::list_of`].
     pub async fn list_for_job(&self, query: ListQuery) -> Result<Listing, LinkError> {
         let now = query.now;
         Ok(Listing { page: self.store.list(&query).await?, now })
+    }
+
+    pub(super) async fn show(&self, query: ListQuery) -> Result<Listing, LinkError> {
+        let now = query.now;
+        Ok(Listing { page: self.store.list_to_show(&query).await?, now })
     }
 
     /// The links of another owner, or all that the principal may see.
@@ -95,7 +100,7 @@ impl Links {
         mut query: ListQuery,
     ) -> Result<Listing, LinkError> {
         query.owner = owner.seen_by(principal)?;
-        self.list_for_job(query).await
+        self.show(query).await
     }
 
     /// Whether a domain has links, deleted ones aside.

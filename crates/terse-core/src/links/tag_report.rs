@@ -41,7 +41,7 @@ impl Links {
         };
         let mut links = Vec::new();
         loop {
-            let page = self.list_for_job(query.clone()).await?.page;
+            let page = self.show(query.clone()).await?.page;
             links.extend(page.links.iter().map(LinkId::of));
             if links.len() > MAX_TAG_REPORT_LINKS {
                 return Ok(None);

@@ -94,9 +94,10 @@ impl Links {
         let caller = Caller::Owner(caller.owner());
         let (begun, mut changed) = (Instant::now(), 0);
         let all = ListQuery::all(Sort::Newest, PAGE, self.now());
-        let mut query = ListQuery { tag: Some(tag.to_owned()), ..all };
+        let owner = Some(caller.owner());
+        let mut query = ListQuery { owner, tag: Some(tag.to_owned()), ..all };
         loop {
-            let page = self.list(caller, query.clone()).await?.page;
+            let page = self.store.list(&query).await?;
             changed += page.links.len();
             for_each_link(page.links, WRITES, |link| {
                 let (tag, by) = (tag.to_owned(), by.map(str::to_owned));

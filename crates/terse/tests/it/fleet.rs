@@ -547,7 +547,8 @@ fn a_node_searches_on_the_replica_and_the_doctor_checks_it() {
         body.to_string()
     };
     let mut last = last_read();
-    for path in ["/urls?q=needle", "/tags", "/stats", &format!("/urls/{code}/stats")] {
+    let (stats, clicks) = (format!("/urls/{code}/stats"), format!("/urls/{code}/clicks"));
+    for path in ["/urls", "/urls?q=needle", "/tags", "/stats", &stats, &clicks] {
         // The node waits ten seconds after a read for which a busy standby was late.
         wait_until(&format!("the replica answers {path}"), || {
             get(path);
@@ -567,7 +568,7 @@ fn a_node_searches_on_the_replica_and_the_doctor_checks_it() {
     let paused = "SELECT pg_get_wal_replay_pause_state()";
     wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
     let later = node.create(json!({ "long_url": "https://example.com/needles", "reuse": false }));
-    assert!(get("/urls").contains(&later), "a list asks the primary");
+    assert!(get("/urls").contains(&later), "a list has every link");
     let late = doctor();
     assert!(late["found"].as_str().unwrap().contains("behind"), "{late}");
     wait_until("a search finds it", || get("/urls?q=needles").contains(&later));
