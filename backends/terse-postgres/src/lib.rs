@@ -25,6 +25,7 @@ mod sql;
 mod tls;
 mod tombstones;
 mod transfer;
+mod watch;
 
 pub use clicks::{PostgresClicks, SumsWriter};
 pub use inspect::{PostgresInspection, ReplicaInspection, inspect, inspect_replica};
@@ -34,3 +35,4 @@ pub use options::{PostgresOpenError, PostgresOptions};
 pub use pool::PostgresConnections;
 pub use registry::PostgresRegistry;
 pub use transfer::{DatabaseExport, DatabaseImport, TransferError};
+pub use watch::{DatabaseWatch, DatabaseWatchResults};

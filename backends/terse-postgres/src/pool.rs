@@ -204,6 +204,14 @@ impl Pool {
         Ok(row.get(0))
     }
 
+    /// How far the replica has replayed the log of the primary, if there is one.
+    pub(crate) async fn replica_position(&self) -> Option<Result<Option<i64>, Failure>> {
+        match &self.replica {
+            Some(replica) => Some(replica.replayed().await),
+            None => None,
+        }
+    }
+
     /// A read that no decision depends on. A replica may answer it that is some seconds behind.
     pub(crate) async fn search(
         &self,

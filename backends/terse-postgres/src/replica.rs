@@ -121,6 +121,13 @@ impl Replica {
         state.positions.front().map_or(position, |(_, oldest)| oldest.clone())
     }
 
+    /// How far it has replayed the log of the primary; `None` if it is no standby.
+    pub(crate) async fn replayed(&self) -> Result<Option<i64>, Failure> {
+        let sql = "SELECT CASE WHEN pg_is_in_recovery() \
+             THEN pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint END";
+        Ok(self.pool.query(sql, &[]).await?.first().and_then(|row| row.get(0)))
+    }
+
     /// Begins a transaction once the replica has replayed the log of the primary up to `position`.
     pub(crate) async fn begin(
         &self,

@@ -92,7 +92,8 @@ pub struct Stores {
     node: NodeId,
     notice: Option<String>,
     queue_depth: Arc<dyn Fn() -> usize + Send + Sync>,
-    metrics: Option<MetricsSource>,
+    metrics: Vec<MetricsSource>,
+    jobs: Vec<Box<dyn Job + Sync>>,
     close: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -119,8 +120,13 @@ impl Stores {
     }
 
     /// The metrics that only this kind of store has.
-    pub(crate) fn take_metrics(&mut self) -> Option<MetricsSource> {
-        self.metrics.take()
+    pub(crate) fn take_metrics(&mut self) -> Vec<MetricsSource> {
+        std::mem::take(&mut self.metrics)
+    }
+
+    /// The jobs that only this kind of store has, for every node.
+    pub(crate) fn take_jobs(&mut self) -> Vec<Box<dyn Job>> {
+        std::mem::take(&mut self.jobs).into_iter().map(|job| -> Box<dyn Job> { job }).collect()
     }
 }
 

@@ -277,6 +277,7 @@ impl Server {
         // Planes.
         let (stop, stopped) = watch::channel(false);
         let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
+        jobs.add_all(store.take_jobs());
         let registry_refresh = runtime.block_on(services.follow(&store, &mut jobs))?;
         let (click_plane, bus_metrics) =
             start_click_plane(config, &mut store, threads, &clock, &runtime, &mut jobs)?;

@@ -1,8 +1,13 @@
 //! A replica for what no decision depends on.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use terse_core::clicks::{Click, ClickReports as _, ClickSubject, ClickTarget, LinkId, Period};
+use terse_core::job::{Job as _, JobContext};
+use terse_core::metrics::{MetricFamily, MetricValues, Metrics};
 use terse_core::{Insert, LinkStore as _, ListQuery, OwnerId, Sort, Timestamp};
-use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions};
+use terse_postgres::{DatabaseWatch, PostgresClicks, PostgresLinks, PostgresOptions};
 use terse_testkit::click_store::add_clicks;
 use terse_testkit::{PostgresServer, alias, key, timestamp, wait_until};
 
@@ -86,4 +91,55 @@ async fn a_list_that_is_shown_reads_the_replica_and_has_every_link() {
     assert_eq!(shown().await, 2, "the replica has not caught up, and the primary answers");
     standby.stop();
     assert_eq!(shown().await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_measures_the_clock_and_the_lag_of_standby_and_replica() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let database = server.fresh_database();
+    let options = PostgresOptions::new(server.url(&database));
+    let options = PostgresOptions { replica_url: Some(standby.url(&database)), ..options };
+    let links = PostgresLinks::open(options).await.unwrap();
+    let mut watch = DatabaseWatch::new(&links.connections());
+    let results = watch.results();
+    let mut look = async || {
+        watch.run(&JobContext::without_lease()).await.unwrap();
+        let mut metrics = Metrics::default();
+        results.write_metrics(&mut metrics);
+        let value = |family: &MetricFamily| match &family.values {
+            MetricValues::Gauges(values) => (family.name, values[0].1),
+            other => panic!("{other:?}"),
+        };
+        metrics.families().iter().map(value).collect::<BTreeMap<_, _>>()
+    };
+    let replica_lag = "terse_database_replica_lag_seconds";
+    let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
+    wait_until("the standby has the tables", || standby.sql("postgres", lag) == "t");
+    // The server writes into its log at times of its own.
+    let mut seen = look().await;
+    for _ in 0..200 {
+        if seen[replica_lag] == 0.0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        seen = look().await;
+    }
+    // One machine, and an answer within the time limit of a run.
+    assert!(seen["terse_database_clock_ahead_seconds"].abs() < 4.0, "{seen:?}");
+    assert!(seen.contains_key("terse_database_standby_lag_seconds"), "{seen:?}");
+    assert_eq!(seen[replica_lag], 0.0, "{seen:?}");
+
+    standby.sql("postgres", "SELECT pg_wal_replay_pause()");
+    let paused = "SELECT pg_get_wal_replay_pause_state()";
+    wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
+    let link = alias("one", "https://example.com/");
+    links.insert(Insert::new(link, None)).await.unwrap();
+    let first = look().await[replica_lag];
+    assert!(first > 0.0, "{first}");
+    assert!(look().await[replica_lag] > first, "it lags since the same time");
+    standby.sql("postgres", "SELECT pg_wal_replay_resume()");
+    wait_until("the standby has followed", || standby.sql("postgres", lag) == "t");
+    let last = look().await[replica_lag];
+    assert!(last < first, "{last}, and {first} before");
 }

@@ -101,6 +101,7 @@ fn job_words(name: &str) -> &'static str {
         "click archive" => "copies finished hours of single clicks into the archive",
         "click retention" => "deletes clicks that are older than the settings allow",
         "daily salt" => "makes the salts of the visitor hashes",
+        "database watch" => "compares clocks with the database, and watches how far replicas lag",
         "disk watch" => "watches the free disk space",
         "erasures" => "continues erasures of accounts that were interrupted",
         "free memory" => "gives unused memory back to the system",

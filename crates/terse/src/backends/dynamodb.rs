@@ -37,7 +37,7 @@ pub(super) async fn open(config: &Config, url: &DynamoUrl) -> anyhow::Result<Sto
     let (waiting, measured) = (Arc::clone(&links), Arc::clone(&links));
     let queue_depth = Arc::new(move || waiting.queue_depth());
     let mut stores = postgres::open_beside(config, links, queue_depth, registry, &database).await?;
-    stores.metrics = Some(Box::new(move |to| {
+    stores.metrics.push(Box::new(move |to| {
         let consumed = measured.consumed();
         let units = [("read", consumed.read), ("write", consumed.written)];
         let help = "Request units that DynamoDB says this node has consumed";

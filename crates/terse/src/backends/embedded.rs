@@ -93,7 +93,8 @@ pub(super) async fn open(config: &Config) -> anyhow::Result<Stores> {
         node: NodeId::parse("local").context("naming this node")?,
         notice,
         queue_depth: Arc::new(move || waiting.queue_depth()),
-        metrics: None,
+        metrics: Vec::new(),
+        jobs: Vec::new(),
         close: Box::new(move || {
             embedded_clicks.close();
             embedded_registry.close();

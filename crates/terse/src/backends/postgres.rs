@@ -9,8 +9,9 @@ use terse_core::registry::NodeId;
 use terse_core::{CheckResult, Finding, LinkStore};
 use terse_embedded::DiskReserve;
 use terse_postgres::{
-    LedgerKind, PostgresClicks, PostgresConnections, PostgresInspection, PostgresLedger,
-    PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry, ReplicaInspection,
+    DatabaseWatch, LedgerKind, PostgresClicks, PostgresConnections, PostgresInspection,
+    PostgresLedger, PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry,
+    ReplicaInspection,
 };
 
 use super::{Stores, embedded};
@@ -74,6 +75,8 @@ pub(super) async fn open_beside(
         None => None,
     };
     let registry = Arc::new(registry);
+    let watch = DatabaseWatch::new(&connections);
+    let watched = watch.results();
     Ok(Stores {
         links,
         clicks,
@@ -85,7 +88,8 @@ pub(super) async fn open_beside(
         node: node(config)?,
         notice: None,
         queue_depth,
-        metrics: None,
+        metrics: vec![Box::new(move |to| watched.write_metrics(to))],
+        jobs: vec![Box::new(watch)],
         // Every create was answered when its link was stored.
         close,
     })

@@ -39,7 +39,7 @@ pub(super) struct MetricsParts<'a> {
     pub(super) clicks: Arc<ShipperCounts>,
     pub(super) shared_cache: Option<MetricsSource>,
     /// What only this kind of store has.
-    pub(super) store_metrics: Option<MetricsSource>,
+    pub(super) store_metrics: Vec<MetricsSource>,
     /// Both sides of a bus for clicks.
     pub(super) bus: Vec<MetricsSource>,
     /// If a mail server is set.

@@ -181,10 +181,9 @@ fn each_alert_fires_when_it_should() {
     }
 }
 
-/// The metrics of a node with `clicks.bus`, which needs Kafka. They are taken from the source that
-/// writes them, as Prometheus names them.
-fn names_of_the_bus() -> Vec<String> {
-    let source = include_str!("../../../../backends/terse-kafka/src/counts.rs");
+/// The metrics that a source file writes, as Prometheus names them. For those of a node with
+/// `clicks.bus`, which needs Kafka, and of one on PostgreSQL.
+fn names_in(source: &str, prefix: &str, more_than: usize) -> Vec<String> {
     let mut names = Vec::new();
     for (call, ending) in [("to.counter(", "_total"), ("to.counters(", "_total"), ("to.gauge(", "")]
     {
@@ -193,7 +192,7 @@ fn names_of_the_bus() -> Vec<String> {
         names.extend(first.map(|name| format!("{name}{ending}")));
     }
     assert!(
-        names.len() > 8 && names.iter().all(|name| name.starts_with("terse_bus_")),
+        names.len() > more_than && names.iter().all(|name| name.starts_with(prefix)),
         "{names:?}"
     );
     names
@@ -211,13 +210,16 @@ fn alerts_and_charts_ask_for_metrics_that_terse_has() {
     prometheus.wait(&terse, "count({__name__=~\"terse:.+\"})", |recorded| recorded >= 5.0);
     let names = prometheus.get("/api/v1/label/__name__/values", &[]).expect("the names");
     let names: Vec<_> = names["data"].as_array().expect("a list").iter().collect();
-    let bus_names = names_of_the_bus();
+    let kafka = include_str!("../../../../backends/terse-kafka/src/counts.rs");
+    let postgres = include_str!("../../../../backends/terse-postgres/src/watch.rs");
+    let mut elsewhere = names_in(kafka, "terse_bus_", 8);
+    elsewhere.extend(names_in(postgres, "terse_database_", 2));
     let known = |query: &str| {
         let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == ':'));
         let ours = ["terse_", "terse:", "process_"];
         for word in words.filter(|word| ours.iter().any(|prefix| word.starts_with(prefix))) {
             let found =
-                names.iter().any(|name| *name == word) || bus_names.iter().any(|name| name == word);
+                names.iter().any(|name| *name == word) || elsewhere.iter().any(|name| name == word);
             assert!(found, "no metric {word} in {query}");
         }
     };
