@@ -351,3 +351,26 @@ impl Links<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_gives_up_before_the_journal_is_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let holds = |bytes: usize| {
+            std::fs::write(folder.path().join("1.seg"), vec![0; bytes]).unwrap();
+        };
+        let watch = |at_first| JournalWatch { folder: folder.path().into(), limit: 1000, at_first };
+        holds(799);
+        watch(100).check().unwrap();
+        holds(800);
+        let full = watch(100).check().unwrap_err().to_string();
+        assert!(full.contains("Raise clicks.journal_size"), "{full}");
+        // What was reserved before clicks began to wait is no sign.
+        watch(800).check().unwrap();
+        holds(801);
+        watch(800).check().unwrap_err();
+    }
+}
