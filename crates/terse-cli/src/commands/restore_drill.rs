@@ -39,8 +39,12 @@ pub(super) fn drill_folder(data_dir: Option<&Path>) -> std::io::Result<tempfile:
 }
 
 /// Restores a backup into an empty folder, reads all files there, and compares the numbers of their
-/// entries with those that the backup had when it was made.
-pub(super) fn drill(from: &Path, files: &DataFiles) -> anyhow::Result<Manifest> {
+/// entries with those that the backup had when it was made. Messages call the backup `name`.
+pub(super) fn drill(name: &str, from: &Path, files: &DataFiles) -> anyhow::Result<Manifest> {
+    restore_and_compare(from, files).with_context(|| format!("{name} is useless"))
+}
+
+fn restore_and_compare(from: &Path, files: &DataFiles) -> anyhow::Result<Manifest> {
     std::fs::create_dir_all(&files.data_dir)?;
     let (manifest, _) = restore(from, files, false)?;
     for (file, _, count) in manifest.files(files) {
@@ -57,28 +61,40 @@ pub(super) fn drill(from: &Path, files: &DataFiles) -> anyhow::Result<Manifest> 
 }
 
 impl StoredBackups {
-    /// Fetches a backup into the temporary folder `temp`, and drills it there. `files_in` gives the
-    /// files of the stores in another data folder.
+    /// Fetches a backup, the newest if none is named, into a temporary folder and drills it there.
+    /// If that succeeds, it notes the time in the data folder `data_dir`. `files_in` gives the files
+    /// of the stores in another data folder. `None` if there is no backup.
     pub(super) async fn drill(
         &self,
-        name: &str,
-        temp: &Path,
+        name: Option<&str>,
+        data_dir: Option<&Path>,
         files_in: impl FnOnce(&Path) -> anyhow::Result<DataFiles>,
-    ) -> anyhow::Result<Manifest> {
+    ) -> anyhow::Result<Option<(String, Manifest)>> {
+        let name = match name {
+            Some(name) => Some(name.to_owned()),
+            None => self.list().await?.pop(),
+        };
+        let Some(name) = name else { return Ok(None) };
+        let temp = drill_folder(data_dir)?;
         // What is fetched, what is restored from it, and as much again for the server meanwhile.
-        let needed = 3 * self.octets(name).await?;
-        let disk = rustix::fs::statvfs(temp)?;
+        let needed = 3 * self.octets(&name).await?;
+        let disk = rustix::fs::statvfs(temp.path())?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         ensure!(
             needed <= free,
             "a drill needs {needed} bytes of free disk space at {}, and there are {free}",
-            temp.display()
+            temp.path().display()
         );
-        let fetched = temp.join("fetched");
-        self.fetch(name, &fetched).await?;
-        let files = files_in(&temp.join("data"))?;
-        let drilled = tokio::task::spawn_blocking(move || drill(&fetched, &files));
-        drilled.await?.with_context(|| format!("{name} is useless"))
+        let fetched = temp.path().join("fetched");
+        self.fetch(&name, &fetched).await?;
+        let files = files_in(&temp.path().join("data"))?;
+        let shown = name.clone();
+        let drilled = tokio::task::spawn_blocking(move || drill(&shown, &fetched, &files));
+        let manifest = drilled.await??;
+        if let Some(data_dir) = data_dir {
+            record_time(data_dir, LAST_DRILL);
+        }
+        Ok(Some((name, manifest)))
     }
 }
 
@@ -131,12 +147,10 @@ impl ScheduledDrills {
             return Ok(NextRun::After(left));
         }
         remove_leftovers(&self.data_dir);
-        let Some(name) = self.stored.list().await?.pop() else {
+        let drilled = self.stored.drill(None, Some(&self.data_dir), &*self.files_in).await?;
+        let Some((name, manifest)) = drilled else {
             return Ok(NextRun::After(WAIT.min(self.every)));
         };
-        let temp = drill_folder(Some(&self.data_dir))?;
-        let manifest = self.stored.drill(&name, temp.path(), &*self.files_in).await?;
-        record_time(&self.data_dir, LAST_DRILL);
         tracing::info!(backup = name, "a backup can be restored: {}", manifest.summary());
         Ok(NextRun::After(self.every))
     }
@@ -239,7 +253,8 @@ mod tests {
                 // Another number of entries than when it was made.
                 into.links.verify = Box::new(|_| Ok(Some(6)));
             }
-            drill(&dir, &into).map(|manifest| manifest.summary()).map_err(|e| format!("{e:#}"))
+            let drilled = drill("it", &dir, &into);
+            drilled.map(|manifest| manifest.summary()).map_err(|error| format!("{error:#}"))
         };
         assert!(drilled(1).await.unwrap().starts_with("7 links, 7 clicks, "));
         let error = drilled(3).await.unwrap_err();

@@ -21,7 +21,7 @@ use super::backup::{
     BackupContext, LAST_BACKUP, MANIFEST, Manifest, parse_manifest, read_manifest, record_time,
     write_backup,
 };
-use super::restore_drill::{DRILLING, LAST_DRILL, drill, drill_folder};
+use super::restore_drill::{DRILLING, drill, drill_folder};
 use crate::data_files::DataFiles;
 use crate::terminal::say;
 
@@ -92,27 +92,20 @@ impl StoredBackupCommand {
             Self::Drill { name, dir } => {
                 // A drill of a folder needs no data folder.
                 let own = (context.files_in)(None).ok().map(|files| files.data_dir);
-                let temp = drill_folder(own.as_deref())?;
-                let (manifest, shown) = match dir {
+                let files_in = |dir: &Path| (context.files_in)(Some(dir));
+                let (shown, manifest) = match dir {
                     Some(dir) => {
-                        let files = (context.files_in)(Some(&temp.path().join("data")))?;
+                        let temp = drill_folder(own.as_deref())?;
                         let shown = dir.display().to_string();
-                        (drill(dir, &files).with_context(|| format!("{shown} is useless"))?, shown)
+                        let manifest = drill(&shown, dir, &files_in(&temp.path().join("data"))?)?;
+                        (shown, manifest)
                     }
                     None => {
                         let stored = stored()?;
-                        let newest = runtime.block_on(stored.list())?.pop();
-                        let name = name.clone().or(newest);
-                        let name = name.with_context(|| {
+                        let drilled = stored.drill(name.as_deref(), own.as_deref(), files_in);
+                        runtime.block_on(drilled)?.with_context(|| {
                             format!("there is no backup in {}", stored.storage.place())
-                        })?;
-                        let files_in = &context.files_in;
-                        let drilled = stored.drill(&name, temp.path(), |dir| files_in(Some(dir)));
-                        let manifest = runtime.block_on(drilled)?;
-                        if let Some(own) = own {
-                            record_time(&own, LAST_DRILL);
-                        }
-                        (manifest, name)
+                        })?
                     }
                 };
                 let text = format!("{shown} can be restored: {}", manifest.summary());
