@@ -60,6 +60,7 @@ mod rules;
 mod safe_browsing;
 mod safe_browsing_server;
 mod same_answer;
+mod schema_steps;
 mod screening;
 mod serving;
 mod sign_in;
