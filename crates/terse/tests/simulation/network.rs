@@ -136,6 +136,7 @@ over_the_network! {
         fn preview_insert(insert: &Insert) -> Inserted;
         fn answered(request: &IdempotencyKey) -> Option<Inserted>;
         fn update(link: &Link, expected: Revision, events: &[OutboxEvent]) -> Updated;
+        fn confirm() -> ();
         fn history(key: &LinkKey, limit: usize) -> Vec<LinkVersion>;
         fn forget_history(key: &LinkKey) -> ();
         fn list(query: &ListQuery) -> LinkPage;
