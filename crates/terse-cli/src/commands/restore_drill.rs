@@ -62,8 +62,8 @@ fn restore_and_compare(from: &Path, files: &DataFiles) -> anyhow::Result<Manifes
 
 impl StoredBackups {
     /// Fetches a backup, the newest if none is named, into a temporary folder and drills it there.
-    /// If that succeeds, it notes the time in the data folder `data_dir`. `files_in` gives the files
-    /// of the stores in another data folder. `None` if there is no backup.
+    /// If that succeeds, it notes the time in the data folder `data_dir`. `files_in` gives the
+    /// files of the stores in another data folder. `None` if there is no backup.
     pub(super) async fn drill(
         &self,
         name: Option<&str>,
