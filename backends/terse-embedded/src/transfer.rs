@@ -154,10 +154,10 @@ fn query(table: &Table) -> Option<&'static str> {
         }
         (StoreFile::Registry, "api_keys") => {
             "SELECT id, token, owner, name, prefix, scope, created_at, expires_at, plan, \
-             last_used_at FROM keys ORDER BY id"
+             last_used_at, requests FROM keys ORDER BY id"
         }
         (StoreFile::Registry, "sessions") => {
-            "SELECT token, owner, created_at, expires_at FROM sessions"
+            "SELECT token, owner, created_at, expires_at, browser FROM sessions"
         }
         (StoreFile::Registry, "invitations") => {
             "SELECT token, role, writer, expires_at FROM invitations"

@@ -78,6 +78,7 @@ pub(crate) const REGISTRY: Part = Part {
         Migration { needs: 1, sql: include_str!("schema/registry_4.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_5.sql"), if_possible: "" },
         Migration { needs: 1, sql: include_str!("schema/registry_6.sql"), if_possible: "" },
+        Migration { needs: 1, sql: include_str!("schema/registry_7.sql"), if_possible: "" },
     ],
 };
 

@@ -12,11 +12,15 @@
 //! [`decode`] reads all of them.
 //!
 //! [`encode`] writes the lowest version that holds the link. While nodes of two versions run, the
-//! earlier ones therefore read every link that uses no field of the later version. For other links
-//! a cache has a miss, and a store whose rows have this form answers
+//! earlier ones therefore read every link that uses no field of the later version, and the later
+//! ones give no link such a field until the last earlier node has stopped: see [`CodecLimit`]. A
+//! later version that is there all the same, as after a node was taken back to an earlier release,
+//! is a miss for a cache; a store whose rows have this form answers
 //! [`StoreError::LaterVersion`]: see [`decode_stored`].
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -42,7 +46,39 @@ const WITH_IMPORTED_CLICKS: u8 = 2;
 /// The version for a link with a preview.
 const WITH_PREVIEW: u8 = 3;
 /// The latest version that [`decode`] reads.
-const LATEST: u8 = WITH_PREVIEW;
+pub const LATEST: u8 = WITH_PREVIEW;
+
+/// The latest version that all nodes of the fleet read. Clones share it.
+#[derive(Clone, Debug)]
+pub struct CodecLimit(Arc<AtomicU8>);
+
+impl Default for CodecLimit {
+    /// What this node reads: for a process that is alone.
+    fn default() -> Self {
+        Self(Arc::new(AtomicU8::new(LATEST)))
+    }
+}
+
+impl CodecLimit {
+    /// Sets the version, and returns the one before.
+    pub fn set(&self, version: u8) -> u8 {
+        self.0.swap(version, Ordering::Relaxed)
+    }
+
+    /// Whether all nodes read a link of this version.
+    pub fn allows(&self, version: u8) -> bool {
+        version <= self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The lowest version that holds a link with these fields.
+pub fn version_for(preview: Option<&SocialPreview>, imported_clicks: u64) -> u8 {
+    match (preview, imported_clicks) {
+        (Some(_), _) => WITH_PREVIEW,
+        (None, 0) => LINK_CODEC_VERSION,
+        (None, _) => WITH_IMPORTED_CLICKS,
+    }
+}
 
 const CHECKSUM: usize = 8;
 
@@ -115,11 +151,7 @@ pub fn encode(link: &Link) -> Vec<u8> {
         reusable: link.reusable,
         revision: link.revision.0,
     };
-    let version = match (&link.preview, link.imported_clicks) {
-        (Some(_), _) => WITH_PREVIEW,
-        (None, 0) => LINK_CODEC_VERSION,
-        (None, _) => WITH_IMPORTED_CLICKS,
-    };
+    let version = version_for(link.preview.as_ref(), link.imported_clicks);
     let mut bytes = postcard::to_extend(&fields, vec![version])
         .expect("plain fields are always written into memory");
     if version >= WITH_IMPORTED_CLICKS {

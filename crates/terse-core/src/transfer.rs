@@ -164,13 +164,20 @@ pub const TABLES: &[Table] = &[
             ("expires_at", Time),
             ("plan", Text),
             ("last_used_at", Time),
+            ("requests", Int),
         ],
     ),
     table(
         StoreFile::Registry,
         "sessions",
         false,
-        &[("token", Bytes), ("owner", Int), ("created_at", Time), ("expires_at", Time)],
+        &[
+            ("token", Bytes),
+            ("owner", Int),
+            ("created_at", Time),
+            ("expires_at", Time),
+            ("browser", Text),
+        ],
     ),
     table(
         StoreFile::Registry,

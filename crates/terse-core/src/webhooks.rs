@@ -10,10 +10,11 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::link::OwnerId;
+use crate::principal::Principal;
 use crate::registry::{
     Actor, Attribution, Deactivation, Delivery, EventKind, NewEvent, NewWebhook, Registry,
-    RegistryError, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, WebhookToggle,
-    receiver,
+    RegistryError, Role, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey,
+    WebhookToggle, receiver,
 };
 use crate::store::StoreError;
 use crate::target::TargetRules;
@@ -87,6 +88,12 @@ impl Webhooks {
     /// The webhooks of an owner, the oldest first.
     pub async fn list(&self, owner: OwnerId) -> Result<Vec<Webhook>, WebhookError> {
         Ok(self.registry.webhooks(owner).await?)
+    }
+
+    /// How many deliveries wait, of all owners. Only for admins.
+    pub async fn waiting_deliveries(&self, principal: &Principal) -> Result<u64, WebhookError> {
+        principal.require(Role::Admin).map_err(|_| WebhookError::NotFound)?;
+        Ok(self.registry.waiting_deliveries().await?)
     }
 
     /// A webhook of an owner.

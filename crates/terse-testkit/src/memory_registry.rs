@@ -22,6 +22,7 @@ mod credentials;
 mod jobs;
 mod maintenance;
 mod moderation;
+mod node_versions;
 mod outbox;
 mod salts;
 mod snapshot;
@@ -61,6 +62,8 @@ struct State {
     jobs: Jobs,
     acme: Acme,
     salts: BTreeMap<i64, Salt>,
+    /// The versions that nodes read, by their names.
+    nodes: BTreeMap<String, u8>,
     admin_key: Option<SecretHash>,
     /// Each entry with the account that it is about.
     audit: BTreeMap<u64, (Option<OwnerId>, AuditEntry)>,

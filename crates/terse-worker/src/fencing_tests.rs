@@ -222,7 +222,8 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
     let account = registry.add_account(account, by).await.unwrap();
     let owner = account.id;
     let token = SecretHash([1; 32]);
-    let session = Session { token, owner, created_at: timestamp(0), expires_at: timestamp(1) };
+    let (created_at, expires_at) = (timestamp(0), timestamp(1));
+    let session = Session { token, owner, created_at, expires_at, browser: None };
     registry.add_session(session, account.revision).await.unwrap();
     let mut retention = RegistryRetention { registry: registry.clone(), guard: fixture.guard() };
     fixture.run_paused(&mut retention, 0).await;

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use rusqlite::params;
 use terse_core::registry::{
-    Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
+    Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId, KeyUsage,
     MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
     SecretHash, Session,
 };
@@ -18,8 +18,8 @@ pub(crate) const KEY_KNOWN: &str = "SELECT 1 FROM keys WHERE token = ?1";
 pub(crate) const KEY_COUNT: &str = "SELECT count(*) FROM keys WHERE owner = ?1";
 pub(crate) const KEY_BY_ID: &str =
     concat!("SELECT ", key_columns!(), " FROM keys k WHERE k.id = ?1 AND k.owner = ?2");
-pub(crate) const TOUCH: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1 AND (last_used_at \
-    IS NULL OR last_used_at < ?2)";
+pub(crate) const ADD_USAGE: &str = "UPDATE keys SET requests = requests + ?3, \
+    last_used_at = max(coalesce(last_used_at, ?2), ?2) WHERE id = ?1";
 pub(crate) const SESSION_KNOWN: &str = "SELECT 1 FROM sessions WHERE token = ?1";
 /// Deletes all sessions of an owner but the latest.
 pub(crate) const CROWDED_OUT: &str = "DELETE FROM sessions WHERE token IN \
@@ -74,9 +74,9 @@ impl RegistryWrites {
         Ok(())
     }
 
-    pub(crate) fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<(), RegistryWriteError> {
-        for (id, at) in used {
-            self.run(TOUCH, [filed(id.0), at.as_ms()])?;
+    pub(crate) fn add_key_usage(&self, used: &[KeyUsage]) -> Result<(), RegistryWriteError> {
+        for KeyUsage { key, last_at, requests } in used {
+            self.run(ADD_USAGE, [filed(key.0), last_at.as_ms(), filed(*requests)])?;
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl RegistryWrites {
         session: &Session,
         seen: Revision,
     ) -> Result<(), RegistryWriteError> {
-        let Session { token, owner, created_at, expires_at } = session;
+        let Session { token, owner, created_at, expires_at, browser } = session;
         let account = self
             .account(*owner)?
             .filter(|account| account.suspended.is_none())
@@ -95,8 +95,9 @@ impl RegistryWrites {
             return Err(RegistryError::Conflict.into());
         }
         self.run(CROWDED_OUT, [filed(owner.0), MAX_SESSIONS_PER_OWNER as i64 - 1])?;
-        let row = params![token.0, filed(owner.0), created_at.as_ms(), expires_at.as_ms()];
-        self.run("INSERT INTO sessions VALUES (?1, ?2, ?3, ?4)", row)?;
+        let times = (created_at.as_ms(), expires_at.as_ms());
+        let row = params![token.0, filed(owner.0), times.0, times.1, browser];
+        self.run("INSERT INTO sessions VALUES (?1, ?2, ?3, ?4, ?5)", row)?;
         Ok(())
     }
 
@@ -208,11 +209,11 @@ impl CredentialStore for EmbeddedRegistry {
         self.write(move |writes| writes.revoke_key(owner, id, &by)).await
     }
 
-    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
+    async fn add_key_usage(&self, used: &[KeyUsage]) -> Answer<()> {
         // Each batch is atomic; the batches together need not be.
         for some in used.chunks(BATCH) {
             let some = some.to_vec();
-            self.write(move |writes| writes.touch_keys(&some)).await?;
+            self.write(move |writes| writes.add_key_usage(&some)).await?;
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod credentials;
 mod jobs;
 mod lists;
 mod moderation;
+mod node_versions;
 mod options;
 mod outbox;
 mod prune;

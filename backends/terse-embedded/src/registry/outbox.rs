@@ -25,6 +25,7 @@ pub(crate) const WEBHOOK: &str = concat!(
 );
 pub(crate) const WEBHOOK_OWNERS: &str = "SELECT DISTINCT owner FROM webhooks INDEXED BY webhooks_on WHERE \
     disabled_at IS NULL ORDER BY owner";
+const WAITING: &str = "SELECT coalesce(sum(waiting), 0) FROM webhooks";
 pub(crate) const DELIVERIES: &str = concat!(
     "SELECT ",
     delivery_columns!(),
@@ -451,5 +452,13 @@ impl WebhookStore for EmbeddedRegistry {
         self.list(move |queries| queries.deliveries(owner, id, limit))
             .await?
             .ok_or(RegistryError::Missing)
+    }
+
+    async fn waiting_deliveries(&self) -> Answer<u64> {
+        self.list(|queries| {
+            let sum = queries.one(WAITING, [], |row| rows::number(row, 0))?;
+            Ok(sum.unwrap_or_default())
+        })
+        .await
     }
 }

@@ -33,10 +33,10 @@ pub(crate) const KEYS_OF: &str =
 pub(crate) const SESSION: &str = concat!(
     "SELECT ",
     user_columns!(),
-    ", s.token, s.owner, s.created_at, s.expires_at FROM sessions s JOIN users u ON u.id = s.owner \
-     WHERE s.token = ?1 AND s.expires_at > ?2"
+    ", s.token, s.owner, s.created_at, s.expires_at, s.browser FROM sessions s \
+     JOIN users u ON u.id = s.owner WHERE s.token = ?1 AND s.expires_at > ?2"
 );
-pub(crate) const SESSIONS_OF: &str = "SELECT token, owner, created_at, expires_at FROM sessions \
+pub(crate) const SESSIONS_OF: &str = "SELECT token, owner, created_at, expires_at, browser FROM sessions \
      WHERE owner = ?1 AND expires_at > ?2 ORDER BY created_at, token";
 pub(crate) const INVITATIONS: &str = "SELECT token, role, writer, expires_at FROM invitations \
      WHERE expires_at > ?1 ORDER BY expires_at LIMIT ?2";

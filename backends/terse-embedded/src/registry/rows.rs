@@ -30,7 +30,7 @@ macro_rules! user_columns {
 macro_rules! key_columns {
     () => {
         "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, k.expires_at, k.plan, \
-         k.last_used_at"
+         k.last_used_at, k.requests"
     };
 }
 /// The columns of reports, as [`report`] reads them.
@@ -79,7 +79,7 @@ pub(crate) fn at_most(limit: usize) -> i64 {
     limit.min(10_000) as i64
 }
 
-fn number(row: &Row<'_>, at: usize) -> Read<u64> {
+pub(crate) fn number(row: &Row<'_>, at: usize) -> Read<u64> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
 }
 
@@ -157,16 +157,18 @@ pub(crate) fn key(row: &Row<'_>, at: usize) -> Read<ApiKey> {
         expires_at: maybe_timestamp(row, at + 6)?,
         plan: row.get(at + 7)?,
         last_used_at: maybe_timestamp(row, at + 8)?,
+        requests: number(row, at + 9)?,
     })
 }
 
-/// Reads token, owner, created_at, expires_at, beginning at column `at`.
+/// Reads token, owner, created_at, expires_at, browser, beginning at column `at`.
 pub(crate) fn session(row: &Row<'_>, at: usize) -> Read<Session> {
     Ok(Session {
         token: SecretHash(row.get(at)?),
         owner: OwnerId(number(row, at + 1)?),
         created_at: timestamp(row, at + 2)?,
         expires_at: timestamp(row, at + 3)?,
+        browser: row.get(at + 4)?,
     })
 }
 

@@ -18,6 +18,7 @@ pub(crate) const REGISTRY: FileSchema = FileSchema {
         include_str!("schema_9.sql"),
         include_str!("schema_10.sql"),
         include_str!("schema_11.sql"),
+        include_str!("schema_12.sql"),
     ],
 };
 
@@ -68,7 +69,7 @@ mod tests {
             (credentials::KEY_KNOWN, "keys_tokens (token=?)"),
             (credentials::KEY_COUNT, "keys_of (owner=?)"),
             (credentials::KEY_BY_ID, "INTEGER PRIMARY KEY (rowid=?)"),
-            (credentials::TOUCH, "INTEGER PRIMARY KEY (rowid=?)"),
+            (credentials::ADD_USAGE, "INTEGER PRIMARY KEY (rowid=?)"),
             (credentials::SESSION_KNOWN, "PRIMARY KEY (token=?)"),
             (credentials::CROWDED_OUT, "sessions_of (owner=?)"),
             (credentials::END_SESSIONS_BUT, "sessions_of (owner=?)"),

@@ -114,7 +114,7 @@ pub fn verify_registry(db: &Path) -> Result<RegistryFileCheck, EmbeddedOpenError
     report.keys = check_rows(&queries, &mut report, keys, |row| rows::key(row, 0).map(|_| ()))?;
     let audit = concat!("SELECT ", audit_columns!(), " FROM audit");
     report.lines = check_rows(&queries, &mut report, audit, |row| rows::entry(row).map(|_| ()))?;
-    let sessions = "SELECT token, owner, created_at, expires_at FROM sessions";
+    let sessions = "SELECT token, owner, created_at, expires_at, browser FROM sessions";
     check_rows(&queries, &mut report, sessions, |row| rows::session(row, 0).map(|_| ()))?;
     let invitations = "SELECT token, role, writer, expires_at FROM invitations";
     check_rows(&queries, &mut report, invitations, |row| rows::invitation(row).map(|_| ()))?;

@@ -223,6 +223,7 @@ async fn a_copy_from_the_past_gives_out_nothing_that_was_given_out_since() {
         owner: ann.id,
         created_at: timestamp(0),
         expires_at: timestamp(9),
+        browser: None,
     };
     registry.add_session(session, ann.revision).await.unwrap();
     let to = folder.0.path().join("copy.db");

@@ -51,7 +51,8 @@ const WITHOUT_SINCE_6: &str = "DROP INDEX users_resets; ALTER TABLE users DROP C
     ALTER TABLE users DROP COLUMN reset_expires_at; ALTER TABLE users DROP COLUMN totp_seed;
     ALTER TABLE users DROP COLUMN totp_step; ALTER TABLE users DROP COLUMN recovery_codes;
     ALTER TABLE users DROP COLUMN preferences; DROP TABLE acme_records;
-    ALTER TABLE webhooks DROP COLUMN active_since; PRAGMA user_version = 6;";
+    ALTER TABLE webhooks DROP COLUMN active_since; ALTER TABLE keys DROP COLUMN requests;
+    ALTER TABLE sessions DROP COLUMN browser; DROP TABLE nodes; PRAGMA user_version = 6;";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_schema_version_6_takes_a_reset_link_and_two_factor_sign_in() {

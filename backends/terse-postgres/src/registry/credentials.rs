@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use terse_core::registry::{
     Account, AdminKeyStore, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
-    MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
+    KeyUsage, MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
     SecretHash, Session,
 };
 use terse_core::{OwnerId, Revision, Timestamp};
@@ -55,7 +55,7 @@ impl Step<'_> {
     }
 
     async fn add_session(&self, session: &Session, seen: Revision) -> Result<(), StepError> {
-        let Session { token, owner, created_at, expires_at } = session;
+        let Session { token, owner, created_at, expires_at, browser } = session;
         let account = self
             .account(*owner)
             .await?
@@ -74,8 +74,15 @@ impl Step<'_> {
         )
         .await?;
         self.run(
-            "INSERT INTO sessions (token, owner, created_at, expires_at) VALUES ($1, $2, $3, $4)",
-            params![&token.0[..], owner, SqlTimestamp(*created_at), SqlTimestamp(*expires_at)],
+            "INSERT INTO sessions (token, owner, created_at, expires_at, browser) \
+             VALUES ($1, $2, $3, $4, $5)",
+            params![
+                &token.0[..],
+                owner,
+                SqlTimestamp(*created_at),
+                SqlTimestamp(*expires_at),
+                *browser
+            ],
         )
         .await?;
         Ok(())
@@ -181,20 +188,25 @@ impl CredentialStore for PostgresRegistry {
         })
     }
 
-    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
+    async fn add_key_usage(&self, used: &[KeyUsage]) -> Answer<()> {
         // Each batch is atomic; the batches together need not be. In the order of ids, so that two
         // nodes do not wait for each other.
         let mut used = used.to_vec();
-        used.sort_unstable_by_key(|(id, at)| (id.0, *at));
+        used.sort_unstable_by_key(|usage| usage.key);
         for some in used.chunks(BATCH) {
-            let ids: Vec<i64> = some.iter().map(|(id, _)| id.0.cast_signed()).collect();
-            let times: Vec<SqlTimestamp> = some.iter().map(|(_, at)| SqlTimestamp(*at)).collect();
+            let ids: Vec<i64> = some.iter().map(|usage| usage.key.0.cast_signed()).collect();
+            let times: Vec<SqlTimestamp> =
+                some.iter().map(|usage| SqlTimestamp(usage.last_at)).collect();
+            let requests: Vec<i64> =
+                some.iter().map(|usage| usage.requests.cast_signed()).collect();
             step!(self, Rows, |step| {
                 step.run(
-                    "UPDATE api_keys k SET last_used_at = u.at FROM (SELECT id, max(at) AS at \
-                     FROM unnest($1, $2) AS t (id, at) GROUP BY id ORDER BY id) AS u \
-                     WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)",
-                    params![ids, times],
+                    "UPDATE api_keys k SET requests = k.requests + u.requests, \
+                     last_used_at = greatest(k.last_used_at, u.at) \
+                     FROM (SELECT id, max(at) AS at, sum(requests)::bigint AS requests \
+                     FROM unnest($1, $2, $3) AS t (id, at, requests) \
+                     GROUP BY id ORDER BY id) AS u WHERE k.id = u.id",
+                    params![ids, times, requests],
                 )
                 .await?;
                 Ok(())
@@ -213,7 +225,7 @@ impl CredentialStore for PostgresRegistry {
         now: Timestamp,
     ) -> Answer<Option<(Session, Account)>> {
         let sql = format!(
-            "SELECT {ACCOUNT_COLUMNS}, s.token, s.owner, s.created_at, s.expires_at \
+            "SELECT {ACCOUNT_COLUMNS}, s.token, s.owner, s.created_at, s.expires_at, s.browser \
              FROM sessions s JOIN accounts a ON a.id = s.owner \
              WHERE s.token = $1 AND s.expires_at > $2"
         );
@@ -222,7 +234,7 @@ impl CredentialStore for PostgresRegistry {
     }
 
     async fn sessions(&self, owner: OwnerId, now: Timestamp) -> Answer<Vec<Session>> {
-        let sql = "SELECT token, owner, created_at, expires_at FROM sessions \
+        let sql = "SELECT token, owner, created_at, expires_at, browser FROM sessions \
              WHERE owner = $1 AND expires_at > $2 ORDER BY created_at, token";
         let rows = self.query(sql, params![owner.0.cast_signed(), SqlTimestamp(now)]).await?;
         Ok(all(&rows, |row| rows::session(row, 0))?)

@@ -7,6 +7,7 @@ mod credentials;
 mod domains;
 mod jobs;
 mod maintenance;
+mod node_versions;
 mod reports;
 mod rows;
 mod step;

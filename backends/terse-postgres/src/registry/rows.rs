@@ -26,7 +26,7 @@ pub(super) const ACCOUNT_COLUMNS: &str = "a.id, a.name, a.role, a.created_at, a.
      a.reset_expires_at, a.totp_seed, a.totp_step, a.recovery_codes, a.preferences";
 /// The columns of keys, as [`key`] reads them.
 pub(super) const KEY_COLUMNS: &str = "k.id, k.owner, k.name, k.prefix, k.scope, k.created_at, \
-     k.expires_at, k.plan, k.last_used_at";
+     k.expires_at, k.plan, k.last_used_at, k.requests";
 /// The columns of reports, as [`report`] reads them.
 pub(super) const REPORT_COLUMNS: &str =
     "r.id, r.domain, r.code, r.link_created_at, r.account, r.reason, r.text, r.at, r.state";
@@ -122,16 +122,18 @@ pub(super) fn key(row: &Row, at: usize) -> Read<ApiKey> {
         expires_at: maybe_time(row, at + 6)?,
         plan: get(row, at + 7)?,
         last_used_at: maybe_time(row, at + 8)?,
+        requests: id(row, at + 9)?,
     })
 }
 
-/// Reads token, owner, created_at, expires_at, beginning at column `at`.
+/// Reads token, owner, created_at, expires_at, browser, beginning at column `at`.
 pub(super) fn session(row: &Row, at: usize) -> Read<Session> {
     Ok(Session {
         token: token(row, at)?,
         owner: OwnerId(id(row, at + 1)?),
         created_at: time(row, at + 2)?,
         expires_at: time(row, at + 3)?,
+        browser: get(row, at + 4)?,
     })
 }
 

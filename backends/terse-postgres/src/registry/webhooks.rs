@@ -399,4 +399,10 @@ impl WebhookStore for PostgresRegistry {
         let rows = self.pool.list(&sql, params![number, at_most(limit)]).await?;
         Ok(all(&rows, rows::delivery)?)
     }
+
+    async fn waiting_deliveries(&self) -> Answer<u64> {
+        let sql = "SELECT coalesce(sum(waiting), 0)::bigint FROM webhooks";
+        let sum = first(&self.pool.list(sql, &[]).await?, |row| rows::id(row, 0))?;
+        Ok(sum.unwrap_or_default())
+    }
 }

@@ -63,7 +63,8 @@ async fn a_registry_is_found_as_it_was_left() {
 const REGISTRY_1: &str = "ALTER TABLE accounts DROP COLUMN reset_token, \
     DROP COLUMN reset_expires_at, DROP COLUMN totp_seed, DROP COLUMN totp_step, \
     DROP COLUMN recovery_codes, DROP COLUMN preferences; DROP TABLE acme_records; \
-    ALTER TABLE webhooks DROP COLUMN active_since; \
+    ALTER TABLE webhooks DROP COLUMN active_since; ALTER TABLE api_keys DROP COLUMN requests; \
+    ALTER TABLE sessions DROP COLUMN browser; DROP TABLE nodes; \
     UPDATE terse_schema SET version = 1 WHERE part = 'registry'";
 
 #[tokio::test]

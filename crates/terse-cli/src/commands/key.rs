@@ -147,11 +147,12 @@ fn list(keys: &Value) -> anyhow::Result<()> {
             or(key, "plan", ""),
             or(key, "expires_at", "never"),
             or(key, "last_used_at", "never"),
+            key["requests"].to_string(),
         ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();
     say(&table(
-        &["number", "name", "begins", "opens", "plan", "ends", "last used"],
+        &["number", "name", "begins", "opens", "plan", "ends", "last used", "requests"],
         &rows,
         &[1],
         width(),

@@ -84,7 +84,8 @@ impl VisitorClassifier for UserAgentClassifier {
         });
         let agent = agent.unwrap_or_default();
         let country = address.and_then(|address| self.geo.get()?.find(address).0);
-        VisitorTraits { device: agent.device, system: agent.system, country }
+        let UserAgent { device, browser, system, bot: _ } = agent;
+        VisitorTraits { device, system, country, browser }
     }
 
     fn fetches_previews(&self, agent: &[u8]) -> bool {

@@ -73,9 +73,9 @@ pub trait RefreshHook: Send + Sync {
     async fn refresh(&self);
 }
 
-/// Collects when keys were used, and writes it to the registry from time to time.
+/// Counts the requests of keys, and writes the counts to the registry from time to time.
 pub trait KeyUse: Send + Sync {
-    /// A key was used.
+    /// A key made a request.
     fn note(&self, key: crate::registry::KeyId, at: crate::time::Timestamp);
 }
 

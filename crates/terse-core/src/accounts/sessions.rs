@@ -19,16 +19,18 @@ pub struct SessionSecret {
 impl Accounts {
     /// Begins a session of an account that has just authenticated, and ends the browser's earlier
     /// one, so that a cookie planted before the sign-in is worthless. `Suspended` if the account is
-    /// suspended.
+    /// suspended. `browser` names it in the list of sessions.
     pub async fn begin_session(
         &self,
         account: &Account,
         before: Option<&str>,
+        browser: Option<String>,
     ) -> Result<SessionSecret, AccountError> {
         let secret = BearerSecret::session()?;
         let (created_at, ttl) = (self.clock.now(), self.policy.session_ttl);
         let expires_at = created_at.checked_add(ttl).unwrap_or(Timestamp::MAX);
-        let session = Session { token: secret.token(), owner: account.id, created_at, expires_at };
+        let (token, owner) = (secret.token(), account.id);
+        let session = Session { token, owner, created_at, expires_at, browser };
         match self.registry.add_session(session, account.revision).await {
             Err(crate::registry::RegistryError::Missing) => return Err(AccountError::Suspended),
             begun => begun?,

@@ -8,6 +8,7 @@ use crate::create_link::{CreateBounds, CreateLink, NewLink};
 use crate::domain::Domain;
 use crate::insert::{IdempotencyKey, Insert, Inserted, ReuseKey};
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, OwnerId, Revision};
+use crate::link_codec::version_for;
 use crate::outbox::OutboxEvent;
 use crate::registry::EventKind;
 use crate::screening::LinkFlags;
@@ -140,6 +141,9 @@ impl Links {
         created_at: Timestamp,
     ) -> Result<ScreenedLink, LinkError> {
         let owner = caller.owner();
+        if !self.codec_limit.allows(version_for(new.preview.as_ref(), new.imported_clicks)) {
+            return Err(LinkError::EarlierNodes);
+        }
         self.check_wanted(&new).await?;
         self.prepare(targets_of_new(&new).map(|asked| asked.target)).await;
         let version = self.screen.version();

@@ -34,6 +34,9 @@ pub enum LinkError {
     /// The idempotency key was used for another request.
     #[error("this idempotency key was used for another request")]
     RequestMismatch,
+    /// A node of an earlier version still runs and could not read the link.
+    #[error("not all nodes can read such a link yet")]
+    EarlierNodes,
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

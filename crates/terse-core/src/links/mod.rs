@@ -51,6 +51,7 @@ use crate::codes::CodeSource;
 use crate::domain::Hosts;
 use crate::events::{LinkEvents, NoEvents};
 use crate::link::OwnerId;
+use crate::link_codec::CodecLimit;
 use crate::outbox::OutboxEvent;
 use crate::password::{NoPasswords, PasswordHasher};
 use crate::registry::{AuditLog, EventKind, SuspendedOwners};
@@ -92,6 +93,7 @@ pub struct Links {
     passwords: Arc<dyn PasswordHasher>,
     rules: LinkPolicy,
     suspended: SuspendedOwners,
+    codec_limit: CodecLimit,
     clock: Clock,
 }
 
@@ -115,12 +117,29 @@ impl Links {
     ) -> Self {
         let (events, audit) = (Arc::new(NoEvents), Arc::new(scan_audit::NoAudit));
         let (suspended, passwords) = (SuspendedOwners::default(), Arc::new(NoPasswords));
-        Self { store, codes, cache, screen, events, audit, passwords, rules, suspended, clock }
+        Self {
+            store,
+            codes,
+            cache,
+            screen,
+            events,
+            audit,
+            passwords,
+            rules,
+            suspended,
+            codec_limit: CodecLimit::default(),
+            clock,
+        }
     }
 
     /// The same, with a hasher for the passwords of links. Without one no link gets a password.
     pub fn with_passwords(self, passwords: Arc<dyn PasswordHasher>) -> Self {
         Self { passwords, ..self }
+    }
+
+    /// The same, in a fleet whose nodes may be of several versions.
+    pub fn with_codec_limit(self, codec_limit: CodecLimit) -> Self {
+        Self { codec_limit, ..self }
     }
 
     /// The same, with a listener for events.

@@ -5,6 +5,7 @@ use super::screening::targets_of_change;
 use super::{Caller, LinkError, Links};
 use crate::events::kind_of;
 use crate::link::{Link, LinkKey, ModerationSource, ModerationStatus, Revision};
+use crate::link_codec::version_for;
 use crate::password::PasswordHash;
 use crate::patch::{LinkPatch, PatchField};
 use crate::rules;
@@ -178,6 +179,10 @@ impl Links {
                 self.cache.forget(key);
                 self.store.confirm().await?;
                 return Ok(old);
+            }
+            let codec = |link: &Link| version_for(link.preview.as_ref(), link.imported_clicks);
+            if codec(&new) > codec(&old) && !self.codec_limit.allows(codec(&new)) {
+                return Err(LinkError::EarlierNodes);
             }
             self.note_scan(&old, &new, &mut noted).await?;
             let event = self.event(kind_of(&old, &new), old.owner);

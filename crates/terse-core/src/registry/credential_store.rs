@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::account::{Account, NewAccount};
 use super::audit::Attribution;
-use super::key::{ApiKey, Invitation, KeyId, NewKey, SecretHash, Session};
+use super::key::{ApiKey, Invitation, KeyId, KeyUsage, NewKey, SecretHash, Session};
 use super::store::RegistryError;
 use crate::link::{OwnerId, Revision};
 use crate::time::Timestamp;
@@ -55,9 +55,9 @@ pub trait CredentialStore: Send + Sync + 'static {
         by: Attribution,
     ) -> Result<(), RegistryError>;
 
-    /// Writes when keys were last used. An earlier time than the one that is kept changes nothing,
-    /// nor does a key that is gone. Never changes the version.
-    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Result<(), RegistryError>;
+    /// Adds requests to the counts of keys, and keeps the latest time of use. A key that is gone is
+    /// skipped. Never changes the version.
+    async fn add_key_usage(&self, used: &[KeyUsage]) -> Result<(), RegistryError>;
 
     /// Begins a session, if the account is still at the revision whose password or identity was
     /// checked: else `Conflict`, so that no sign-in outlives a new password. `Missing` if there is

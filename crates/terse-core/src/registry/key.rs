@@ -80,6 +80,19 @@ pub struct ApiKey {
     pub plan: Option<String>,
     /// When it was last used, to the minute.
     pub last_used_at: Option<Timestamp>,
+    /// How many requests it has made. A node that is killed loses those of its last minute.
+    pub requests: u64,
+}
+
+/// What a node has seen of a key since its last report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KeyUsage {
+    /// The key.
+    pub key: KeyId,
+    /// The time of its latest request.
+    pub last_at: Timestamp,
+    /// How many requests it made.
+    pub requests: u64,
 }
 
 /// A key to create.
@@ -107,7 +120,18 @@ impl NewKey {
     /// The key with this id.
     pub fn into_key(self, id: KeyId) -> ApiKey {
         let Self { owner, name, prefix, token: _, scope, created_at, expires_at, plan } = self;
-        ApiKey { id, owner, name, prefix, scope, created_at, expires_at, plan, last_used_at: None }
+        ApiKey {
+            id,
+            owner,
+            name,
+            prefix,
+            scope,
+            created_at,
+            expires_at,
+            plan,
+            last_used_at: None,
+            requests: 0,
+        }
     }
 }
 
@@ -122,6 +146,8 @@ pub struct Session {
     pub created_at: Timestamp,
     /// When it expires.
     pub expires_at: Timestamp,
+    /// The browser and its system, as in `Firefox on Windows`. `None` if they are unknown.
+    pub browser: Option<String>,
 }
 
 /// A single-use invitation to create an account.

@@ -17,6 +17,7 @@ mod domain_store;
 mod key;
 mod lease;
 mod maintenance;
+mod node_versions;
 mod preferences;
 mod removal_alarm;
 mod report;
@@ -51,11 +52,12 @@ pub use delivery::{
 };
 pub use domain_config::{BlockedHost, DomainConfig};
 pub use domain_store::{BlocklistStore, DomainStore};
-pub use key::{ApiKey, Invitation, KeyId, NewKey, Scope, SecretHash, Session};
+pub use key::{ApiKey, Invitation, KeyId, KeyUsage, NewKey, Scope, SecretHash, Session};
 pub use lease::{
     FencingToken, JobLease, JobProgress, Lease, MAX_PROGRESS_BYTES, NodeId, check_progress_size,
 };
 pub use maintenance::{DELIVERY_RETENTION, EXPIRED_KEY_RETENTION, RegistryMaintenance};
+pub use node_versions::{NODE_MEMORY, NodeVersions};
 pub use preferences::AccountPreferences;
 pub use removal_alarm::{AlarmKind, AlarmState, RemovalAlarm, RemovalAlarms};
 pub use report::{
@@ -80,7 +82,7 @@ pub mod prelude {
     pub use super::{
         AccountStore as _, AcmeStore as _, AdminKeyStore as _, AuditLog as _, BlocklistStore as _,
         BrandingStore as _, CredentialStore as _, DomainStore as _, JobLease as _,
-        JobProgress as _, RegistryMaintenance as _, RegistrySnapshots as _, RemovalAlarms as _,
-        ReportStore as _, Salts as _, WebhookStore as _,
+        JobProgress as _, NodeVersions as _, RegistryMaintenance as _, RegistrySnapshots as _,
+        RemovalAlarms as _, ReportStore as _, Salts as _, WebhookStore as _,
     };
 }

@@ -9,6 +9,7 @@ use super::credential_store::CredentialStore;
 use super::domain_store::{BlocklistStore, DomainStore};
 use super::lease::{JobLease, JobProgress};
 use super::maintenance::RegistryMaintenance;
+use super::node_versions::NodeVersions;
 use super::removal_alarm::RemovalAlarms;
 use super::report_store::ReportStore;
 use super::salts::Salts;
@@ -62,6 +63,7 @@ pub trait Registry:
     + RegistryMaintenance
     + AdminKeyStore
     + Salts
+    + NodeVersions
     + JobLease
     + JobProgress
     + RemovalAlarms
@@ -82,6 +84,7 @@ impl<R> Registry for R where
         + RegistryMaintenance
         + AdminKeyStore
         + Salts
+        + NodeVersions
         + JobLease
         + JobProgress
         + RemovalAlarms

@@ -93,4 +93,7 @@ pub trait WebhookStore: Send + Sync + 'static {
         id: WebhookId,
         limit: usize,
     ) -> Result<Vec<Delivery>, RegistryError>;
+
+    /// How many deliveries wait, of all webhooks.
+    async fn waiting_deliveries(&self) -> Result<u64, RegistryError>;
 }

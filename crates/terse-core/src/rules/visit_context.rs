@@ -94,6 +94,8 @@ pub struct VisitorTraits {
     pub system: Option<Interned>,
     /// See [`VisitContext::country`].
     pub country: Option<Interned>,
+    /// The browser, for the list of an account's sessions. Rules do not use it.
+    pub browser: Option<Interned>,
 }
 
 impl VisitorTraits {
@@ -105,7 +107,7 @@ impl VisitorTraits {
         at: Timestamp,
         split_key: SplitKey,
     ) -> VisitContext<'a> {
-        let Self { device, system, country } = self;
+        let Self { device, system, country, browser: _ } = self;
         VisitContext {
             device: device.as_deref(),
             system: system.as_deref(),

@@ -202,13 +202,13 @@ async fn a_suspended_account_opens_nothing_until_it_is_reinstated() {
     let draft =
         KeyDraft { name: "a key".into(), scope: "full".into(), expires_at: None, plan: None };
     let (key, _) = bench.accounts.create_own_key(&principal(&ann), draft).await.unwrap();
-    let begun = bench.accounts.begin_session(&ann, None).await.unwrap();
+    let begun = bench.accounts.begin_session(&ann, None, None).await.unwrap();
     assert!(bench.accounts.session(&begun.secret).await.unwrap().is_some());
     let why = "spam".to_owned();
     let suspended = bench.accounts.suspend(&Principal::OPERATOR, ann.id, why).await.unwrap();
     assert!(matches!(bench.accounts.by_key(&key).await, Err(AccountError::Suspended)));
     assert!(bench.accounts.session(&begun.secret).await.unwrap().is_none());
-    let begun = bench.accounts.begin_session(&suspended, None).await;
+    let begun = bench.accounts.begin_session(&suspended, None, None).await;
     assert!(matches!(begun, Err(AccountError::Suspended)));
     bench.accounts.reinstate(&Principal::OPERATOR, ann.id, None).await.unwrap();
     assert!(bench.accounts.by_key(&key).await.is_ok());

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod codes;
+mod earlier_nodes;
 mod erasing;
 mod events;
 mod link_codec;

@@ -23,7 +23,7 @@ async fn a_reset_link_sets_a_password_once_and_ends_all_sessions() {
     let bench = Bench::new();
     let here = IpAddr::from(HERE);
     let ann = bench.account("ann", Role::User).await;
-    let session = bench.accounts.begin_session(&ann, None).await.unwrap().secret;
+    let session = bench.accounts.begin_session(&ann, None, None).await.unwrap().secret;
     let (token, _) = bench.accounts.make_reset(&Principal::OPERATOR, ann.id).await.unwrap();
     let shown = bench.accounts.reset_account(here, &token).await.unwrap();
     assert_eq!(shown.name, ann.name);

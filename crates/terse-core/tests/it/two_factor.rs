@@ -91,7 +91,7 @@ async fn a_code_signs_in_once() {
     let ticket = ann.ticket(1).await;
     let spaced = format!(" {} {} ", &code[..3], &code[3..]);
     let account = ann.bench.accounts.check_code(from(1), &ticket, &spaced).await.unwrap();
-    ann.bench.accounts.begin_session(&account, None).await.unwrap();
+    ann.bench.accounts.begin_session(&account, None, None).await.unwrap();
     over(ann.bench.accounts.check_code(from(1), &ticket, &code).await);
     wrong(ann.sign_in(2, &code).await);
     ann.bench.clock.advance(Duration::from_secs(30));

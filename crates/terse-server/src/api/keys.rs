@@ -49,7 +49,8 @@ pub(crate) struct CreateKey {
 #[schema(as = Key, example = json!({
     "id": 7, "name": "newsletter", "prefix": "terse_x7Kq2L", "scope": "create",
     "created_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h", "last_used_at": null
+    "expires_at": "2030-01-31T12:00:00Z", "plan": "100/h", "last_used_at": null,
+    "requests": 0
 }))]
 pub(crate) struct KeyBody {
     /// Its number.
@@ -74,6 +75,8 @@ pub(crate) struct KeyBody {
     /// When it was last used, to about a minute.
     #[schema(required = true, format = DateTime)]
     last_used_at: Option<String>,
+    /// How many requests it has made. The count is up to a minute old.
+    requests: u64,
 }
 
 /// A new key.
@@ -105,6 +108,7 @@ impl From<&ApiKey> for KeyBody {
             expires_at: text(key.expires_at),
             plan: key.plan.clone(),
             last_used_at: text(key.last_used_at),
+            requests: key.requests,
         }
     }
 }

@@ -17,7 +17,8 @@ use terse_core::Credential;
 #[derive(Serialize, ToSchema)]
 #[schema(as = Session, example = json!({
     "id": "5f2b8a90c1d3e4f7", "created_at": "2026-11-15T21:00:00Z",
-    "expires_at": "2026-12-15T21:00:00Z", "current": true
+    "expires_at": "2026-12-15T21:00:00Z", "browser": "Firefox on Windows",
+    "current": true
 }))]
 pub(crate) struct SessionBody {
     /// Its id.
@@ -29,6 +30,9 @@ pub(crate) struct SessionBody {
     /// Until when.
     #[schema(format = DateTime)]
     expires_at: String,
+    /// The browser and its system; null if they are unknown.
+    #[schema(required = true)]
+    browser: Option<String>,
     /// Whether it is the session of this request.
     current: bool,
 }
@@ -56,6 +60,7 @@ pub(super) async fn list(
         id: session.token.handle(),
         created_at: session.created_at.to_string(),
         expires_at: session.expires_at.to_string(),
+        browser: session.browser.clone(),
         current: principal.credential == Credential::Session(session.token),
     };
     Ok(axum::Json(SessionList { sessions: sessions.iter().map(body).collect() }))

@@ -337,6 +337,11 @@ impl From<LinkError> for Problem {
             LinkError::Store(StoreError::Busy) => {
                 Self::new(&STORE_UNAVAILABLE, "the store is busy; try again")
             }
+            LinkError::EarlierNodes => {
+                let detail = "the server is being upgraded; try again when all its nodes have the new \
+                    version";
+                Self::new(&STORE_UNAVAILABLE, detail)
+            }
             error @ LinkError::Store(StoreError::LaterVersion) => {
                 tracing::error!(error = chain(&error), "an API request could not be answered");
                 let detail = "the server is being upgraded, and this node cannot read the data yet";

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, LOCATION, REFERRER_POLICY, SET_COOKIE, USER_AGENT,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use super::{APP_CSP, UNAVAILABLE, html, message, page};
 use crate::http::cookies::{cookie, session_cookie, set_cookie};
 use crate::http::problem::Problem;
 use crate::http::state::App;
+use crate::resolve_target::classify;
 
 /// The signed-in account, if there is one. A suspended account does not count.
 pub(super) async fn signed_in(
@@ -33,8 +34,19 @@ pub(super) async fn begin(
     account: &Account,
 ) -> Result<HeaderValue, AccountError> {
     let name = session_cookie(state);
-    let begun = state.accounts.begin_session(account, cookie(headers, name)).await?;
+    let browser = browser_name(state, headers).await;
+    let begun = state.accounts.begin_session(account, cookie(headers, name), browser).await?;
     Ok(set_cookie(state, name, &begun.secret, begun.ttl.as_secs()))
+}
+
+/// The browser that sent these headers and its system, as in `Firefox on Windows`.
+async fn browser_name(state: &App, headers: &HeaderMap) -> Option<String> {
+    let agent = headers.get(USER_AGENT).map(|agent| agent.as_bytes().to_vec())?;
+    let traits = classify(state, Some(agent), None).await?;
+    match (traits.browser, traits.system) {
+        (Some(browser), Some(system)) => Some(format!("{browser} on {system}")),
+        (browser, system) => browser.or(system).map(|name| name.to_string()),
+    }
 }
 
 /// Ends the session of this browser. Returns the cookie to set.

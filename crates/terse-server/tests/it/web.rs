@@ -222,6 +222,7 @@ impl terse_core::rules::VisitorClassifier for Watching {
             device,
             system: None,
             country: address.map(|_| "AT".into()),
+            browser: None,
         }
     }
 }
@@ -393,10 +394,21 @@ impl Web {
 
     /// Signs an account in and returns its cookie.
     pub(crate) async fn sign_in(&self, owner: OwnerId, secret: &str) -> String {
+        self.sign_in_with(owner, secret, None).await
+    }
+
+    /// The same, with a browser of this name.
+    pub(crate) async fn sign_in_with(
+        &self,
+        owner: OwnerId,
+        secret: &str,
+        browser: Option<&str>,
+    ) -> String {
         let seen = self.registry.account(owner).await.unwrap().unwrap().revision;
         let token = SecretHash(AdminKeys::hash(secret));
-        let session =
-            Session { token, owner, created_at: self.clock.now(), expires_at: Timestamp::MAX };
+        let (created_at, expires_at) = (self.clock.now(), Timestamp::MAX);
+        let browser = browser.map(str::to_owned);
+        let session = Session { token, owner, created_at, expires_at, browser };
         self.registry.add_session(session, seen).await.unwrap();
         format!("__Host-terse_session={secret}")
     }

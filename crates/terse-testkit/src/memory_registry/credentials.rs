@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use terse_core::registry::{
-    Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId,
+    Account, ApiKey, Attribution, AuditRecord, CredentialStore, Invitation, KeyId, KeyUsage,
     MAX_KEYS_PER_OWNER, MAX_SESSIONS_PER_OWNER, NewAccount, NewKey, RegistryError, Role,
     SecretHash, Session,
 };
@@ -82,11 +82,12 @@ impl CredentialStore for MemoryRegistry {
         Ok(())
     }
 
-    async fn touch_keys(&self, used: &[(KeyId, Timestamp)]) -> Answer<()> {
+    async fn add_key_usage(&self, used: &[KeyUsage]) -> Answer<()> {
         let mut state = self.enter().await?;
-        for (id, at) in used {
-            if let Some((_, key)) = state.keys.get_mut(id) {
-                key.last_used_at = key.last_used_at.max(Some(*at));
+        for usage in used {
+            if let Some((_, key)) = state.keys.get_mut(&usage.key) {
+                key.last_used_at = key.last_used_at.max(Some(usage.last_at));
+                key.requests += usage.requests;
             }
         }
         Ok(())

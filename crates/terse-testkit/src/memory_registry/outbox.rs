@@ -217,6 +217,11 @@ impl Outbox {
             .collect())
     }
 
+    pub(super) fn waiting(&self) -> u64 {
+        let waits = |one: &&Delivery| one.state == DeliveryState::Waiting;
+        self.deliveries.values().filter(waits).count() as u64
+    }
+
     pub(super) fn prune(&mut self, old: Timestamp, is_kept: &mut impl FnMut(bool) -> bool) {
         self.deliveries
             .retain(|_, one| is_kept(one.state != DeliveryState::Waiting && one.created_at < old));

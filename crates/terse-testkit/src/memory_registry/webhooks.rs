@@ -94,4 +94,8 @@ impl WebhookStore for MemoryRegistry {
     ) -> Answer<Vec<Delivery>> {
         self.enter().await?.outbox.deliveries(owner, id, limit)
     }
+
+    async fn waiting_deliveries(&self) -> Answer<u64> {
+        Ok(self.enter().await?.outbox.waiting())
+    }
 }

@@ -1,7 +1,7 @@
 //! Short domains and blocked hosts, and the version that rises when they change.
 
 use terse_core::registry::{
-    AuditAction, BlockedHost, DomainConfig, RegistryError, RegistryVersion, Role, subject,
+    AuditAction, BlockedHost, DomainConfig, KeyUsage, RegistryError, RegistryVersion, Role, subject,
 };
 use terse_core::{Branding, Domain, FooterLink, Logo, Target};
 
@@ -131,7 +131,8 @@ pub async fn the_version_changes_for_what_visitors_meet_alone(store: RegistryHan
     let key = add_key(&store, ann, 1).await.id;
     sign_in(&store, ann, 2).await;
     change(&store, ann, role(Role::Moderator)).await.unwrap();
-    store.touch_keys(&[(key, timestamp(1))]).await.unwrap();
+    let used = KeyUsage { key, last_at: timestamp(1), requests: 1 };
+    store.add_key_usage(&[used]).await.unwrap();
     store.revoke_key(ann, key, by()).await.unwrap();
     store.end_session(&token(2)).await.unwrap();
     store.note(AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();

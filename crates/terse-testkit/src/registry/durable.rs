@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use terse_core::OwnerId;
 use terse_core::registry::{
-    AccountChange, AlarmKind, AlarmState, AuditAction, Invitation, NewAccount, NewKey, NodeId,
-    OidcIdentity, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor, WebhookChange,
+    AccountChange, AlarmKind, AlarmState, AuditAction, Invitation, KeyUsage, NewAccount, NewKey,
+    NodeId, OidcIdentity, PasswordReset, RemovalAlarm, ReportState, Role, Scope, TwoFactor,
+    WebhookChange,
 };
 
 use super::domains::{blocked, branding, domain_config};
@@ -67,7 +68,8 @@ pub async fn fill(store: &RegistryHandle) {
     add_key(store, bob.id, 3).await;
     let revoked = add_key(store, root.id, 4).await.id;
     store.revoke_key(root.id, revoked, by()).await.unwrap();
-    store.touch_keys(&[(key_id, timestamp(60_000))]).await.unwrap();
+    let used = KeyUsage { key: key_id, last_at: timestamp(60_000), requests: 7 };
+    store.add_key_usage(&[used]).await.unwrap();
     sign_in(store, ann.id, 1).await;
     sign_in(store, root.id, 2).await;
     for n in [1, 2, 3] {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use terse_core::OwnerId;
-use terse_core::registry::{AuditAction, KeyId, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Scope};
+use terse_core::registry::{
+    AuditAction, KeyId, KeyUsage, MAX_KEYS_PER_OWNER, NewKey, RegistryError, Scope,
+};
 
 use super::{RegistryHandle, acts, add, add_key, by, new_key, race, refused, token};
 use crate::timestamp;
@@ -91,34 +93,31 @@ pub async fn only_its_owner_can_revoke_a_key(store: RegistryHandle) {
     assert_eq!(acts(&store).await.iter().filter(|act| **act == AuditAction::KeyRevoked).count(), 1);
 }
 
-pub async fn the_last_use_of_a_key_never_goes_back(store: RegistryHandle) {
+pub async fn requests_of_a_key_add_up_and_its_last_use_never_goes_back(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let (one, two) = (add_key(&store, ann, 1).await.id, add_key(&store, ann, 2).await.id);
+    let usage = |key, at, requests| KeyUsage { key, last_at: timestamp(at), requests };
     let used = async || {
-        store.keys(ann).await.unwrap().into_iter().map(|key| key.last_used_at).collect::<Vec<_>>()
+        let keys = store.keys(ann).await.unwrap();
+        keys.into_iter().map(|key| (key.last_used_at, key.requests)).collect::<Vec<_>>()
     };
-    assert_eq!(used().await, [None, None]);
-    store
-        .touch_keys(&[(one, timestamp(50)), (KeyId(u64::MAX), timestamp(50)), (two, timestamp(10))])
-        .await
-        .unwrap();
-    assert_eq!(used().await, [Some(timestamp(50)), Some(timestamp(10))]);
-    store
-        .touch_keys(&[(one, timestamp(40)), (two, timestamp(20)), (two, timestamp(15))])
-        .await
-        .unwrap();
-    assert_eq!(used().await, [Some(timestamp(50)), Some(timestamp(20))]);
-    store.touch_keys(&[]).await.unwrap();
+    assert_eq!(used().await, [(None, 0), (None, 0)]);
+    let gone = KeyId(u64::MAX);
+    store.add_key_usage(&[usage(one, 50, 3), usage(gone, 50, 1), usage(two, 10, 1)]).await.unwrap();
+    assert_eq!(used().await, [(Some(timestamp(50)), 3), (Some(timestamp(10)), 1)]);
+    store.add_key_usage(&[usage(one, 40, 2), usage(two, 20, 4), usage(two, 15, 8)]).await.unwrap();
+    assert_eq!(used().await, [(Some(timestamp(50)), 5), (Some(timestamp(20)), 13)]);
+    store.add_key_usage(&[]).await.unwrap();
     let racing = (0..50).map(|n| {
         let store = Arc::clone(&store);
         async move {
-            store
-                .touch_keys(&[(one, timestamp(n * 7 % 50 + 100)), (two, timestamp(1))])
-                .await
-                .unwrap();
+            let used = [usage(one, n * 7 % 50 + 100, 2), usage(two, 1, 1)];
+            store.add_key_usage(&used).await.unwrap();
         }
     });
     race(racing).await;
-    assert_eq!(used().await, [Some(timestamp(149)), Some(timestamp(20))]);
+    assert_eq!(used().await, [(Some(timestamp(149)), 105), (Some(timestamp(20)), 63)]);
+    let (found, _) = store.key(&token(1)).await.unwrap().unwrap();
+    assert_eq!((found.last_used_at, found.requests), (Some(timestamp(149)), 105));
     assert_eq!(acts(&store).await.len(), 3, "using a key is no act");
 }

@@ -16,6 +16,7 @@ mod handles;
 mod invitations;
 mod jobs;
 mod keys;
+mod node_versions;
 mod prune;
 mod reports;
 mod resets;
@@ -47,6 +48,7 @@ pub use handles::*;
 pub use invitations::*;
 pub use jobs::*;
 pub use keys::*;
+pub use node_versions::*;
 pub use prune::*;
 pub use reports::*;
 pub use resets::*;
@@ -114,7 +116,7 @@ macro_rules! registry {
             there_are_at_most_a_hundred_keys_each
             of_racing_keys_no_more_than_allowed_are_made
             only_its_owner_can_revoke_a_key
-            the_last_use_of_a_key_never_goes_back
+            requests_of_a_key_add_up_and_its_last_use_never_goes_back
             a_session_is_found_until_it_ends
             ending_sessions_is_fine_again_and_again
             all_sessions_but_one_can_be_ended
@@ -145,6 +147,7 @@ macro_rules! registry {
             a_clock_that_was_wrong_holds_no_delivery_back
             webhooks_belong_to_their_owner
             there_are_at_most_so_many_webhooks_each
+            the_deliveries_that_wait_are_counted
             an_event_is_enqueued_once_per_webhook
             those_with_a_webhook_that_is_on_are_known
             an_event_waits_for_those_it_concerns
@@ -195,6 +198,7 @@ macro_rules! registry {
             a_code_is_accepted_once_through_two_handles
             a_set_up_link_is_taken_once_through_two_handles
             acme_records_reach_the_other_handle
+            the_lowest_version_of_the_nodes_that_run_is_known
         }
     };
 }
@@ -299,6 +303,7 @@ fn session(owner: OwnerId, n: u16) -> Session {
         owner,
         created_at: timestamp(i64::from(n)),
         expires_at: timestamp(DAY),
+        browser: (n % 2 == 1).then(|| format!("Browser {n} on Linux")),
     }
 }
 

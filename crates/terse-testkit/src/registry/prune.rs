@@ -9,7 +9,7 @@ use terse_core::registry::{
 use terse_core::{OwnerId, Timestamp};
 
 use super::reports::report;
-use super::{DAY, RegistryHandle, add, by, log, new, new_key, refused, token};
+use super::{DAY, RegistryHandle, add, by, log, new, new_key, refused, session, token};
 use crate::{key, timestamp};
 
 const KEEP: Duration = Duration::from_secs(10 * 24 * 3600);
@@ -28,8 +28,7 @@ pub async fn expired_rows_are_pruned(store: RegistryHandle) {
     assert_eq!(prune().await, 1);
     assert_eq!(prune().await, 0);
     for (n, expires_at) in [(1, now), (2, later)] {
-        let session =
-            Session { token: token(n), owner: ann.id, created_at: timestamp(0), expires_at };
+        let session = Session { expires_at, ..session(ann.id, n) };
         store.add_session(session, ann.revision).await.unwrap();
         let invitation =
             Invitation { token: token(n), role: Role::User, by: OwnerId::ADMIN, expires_at };
@@ -70,12 +69,7 @@ pub async fn pruning_stops_at_its_limit(store: RegistryHandle) {
     let ann = add(&store, "ann").await;
     let now = timestamp(100 * DAY);
     for n in 0..20 {
-        let session = Session {
-            token: token(n),
-            owner: ann.id,
-            created_at: timestamp(0),
-            expires_at: timestamp(1),
-        };
+        let session = Session { expires_at: timestamp(1), ..session(ann.id, n) };
         store.add_session(session, ann.revision).await.unwrap();
         store
             .note(terse_core::registry::AuditAction::LinkJudged, "link:/abc", (None, None), by())

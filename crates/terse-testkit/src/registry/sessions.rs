@@ -15,6 +15,7 @@ pub async fn a_session_is_found_until_it_ends(store: RegistryHandle) {
         owner: ann.id,
         created_at: timestamp(3),
         expires_at: timestamp(50),
+        browser: Some("Firefox on Windows".to_owned()),
     };
     store.add_session(wanted.clone(), ann.revision).await.unwrap();
     assert_eq!(store.session(&token(1), timestamp(49)).await.unwrap(), Some((wanted, ann)));

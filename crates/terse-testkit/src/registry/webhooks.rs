@@ -185,6 +185,23 @@ pub async fn those_with_a_webhook_that_is_on_are_known(store: RegistryHandle) {
     assert_eq!(store.owners_with_webhooks().await.unwrap(), [ann]);
 }
 
+pub async fn the_deliveries_that_wait_are_counted(store: RegistryHandle) {
+    let (ann, bob) = (add(&store, "ann").await.id, add(&store, "bob").await.id);
+    let waiting = async || store.waiting_deliveries().await.unwrap();
+    assert_eq!(waiting().await, 0);
+    let of_ann = hook(&store, ann).await;
+    hook(&store, ann).await;
+    hook(&store, bob).await;
+    store.enqueue_all(vec![event(ann, 1), event(ann, 2), event(bob, 3)]).await.unwrap();
+    assert_eq!(waiting().await, 5);
+    let first_due = due(&store, 10).await;
+    assert!(record(&store, &first_due[0], 200, 10).await);
+    assert!(record(&store, &first_due[1], 500, 10).await);
+    assert_eq!(waiting().await, 4, "one was delivered, one waits for its next attempt");
+    store.remove_webhook(ann, of_ann.id, by()).await.unwrap();
+    assert_eq!(waiting().await, 3);
+}
+
 pub async fn an_event_is_enqueued_once_per_webhook(store: RegistryHandle) {
     let ann = add(&store, "ann").await.id;
     let first = hook(&store, ann).await;

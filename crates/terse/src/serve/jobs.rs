@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use terse_clicks::GeoRefresh;
 use terse_core::accounts::Erasures;
+use terse_core::job::Job;
 use terse_core::metrics::MetricsSource;
 use terse_core::moderation::LinkReports;
 use terse_core::{Clock, Notices, OwnerTags};
@@ -58,8 +59,16 @@ impl JobParts<'_> {
             self.add_fleet_jobs(&services, click_plane, &counts, jobs);
         }
         let Services {
-            store: link_store, classifier, safety, redirector, links, integrations, ..
+            store: link_store,
+            classifier,
+            safety,
+            redirector,
+            links,
+            integrations,
+            node_report,
+            ..
         } = services;
+        jobs.add_all(node_report.map(|report| -> Box<dyn Job> { Box::new(report) }));
         if config.clicks.geo_database.is_some() {
             jobs.add(GeoRefresh { classifier, clock: clock.clone() });
         }

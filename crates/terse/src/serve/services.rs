@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
+use terse_core::link_codec::CodecLimit;
 use terse_core::{
     ChangeCallback, ChangeFollower, Clock, EffectiveOperator, Hosts, LinkStore, Links,
 };
@@ -11,7 +12,9 @@ use terse_metrics::{ChangeDelays, Exposition, MetricsStore};
 use terse_redirect::{RedirectSettings, Redirector};
 use terse_safety::Safety;
 use terse_server::Passwords;
-use terse_worker::{ApplyRegistry, LinkChanges, RegistryRefresh, RegistryWatcher, Scheduler};
+use terse_worker::{
+    ApplyRegistry, LinkChanges, NodeReport, RegistryRefresh, RegistryWatcher, Scheduler,
+};
 
 use super::{credentials, policy, safety};
 use crate::backends::{SharedServices, Stores};
@@ -34,6 +37,8 @@ pub(super) struct Services {
     pub(super) shared: SharedServices,
     /// Measures how long changes took to reach this node.
     pub(super) on_change: ChangeCallback,
+    /// Reports this node to the others; none where it is alone.
+    pub(super) node_report: Option<NodeReport>,
 }
 
 impl Services {
@@ -79,6 +84,16 @@ impl Services {
         );
         let passwords = credentials::passwords();
         let links = links.with_passwords(Arc::new(passwords.clone()));
+        let codec_limit = CodecLimit::default();
+        let links = links.with_codec_limit(codec_limit.clone());
+        let node_report = store.shares_clicks.then(|| NodeReport {
+            nodes: store.registry.clone(),
+            node: store.node(),
+            limit: codec_limit,
+        });
+        if let Some(report) = &node_report {
+            report.report().await.context("reporting this node to the registry")?;
+        }
         let links = policy::with_audit(links, &store.registry);
         let links = Arc::new(policy::with_events(links, &integrations));
         Ok(Self {
@@ -93,6 +108,7 @@ impl Services {
             hosts: hosts.clone(),
             shared,
             on_change,
+            node_report,
         })
     }
 

@@ -48,8 +48,13 @@ impl TestAccount {
         wait(registry.add_key(new, by())).unwrap();
         let (cookie, hash) = AdminKeys::generate().unwrap();
         let expires_at = now.checked_add(Duration::from_hours(1)).unwrap();
-        let session =
-            Session { token: SecretHash(hash), owner: user.id, created_at: now, expires_at };
+        let session = Session {
+            token: SecretHash(hash),
+            owner: user.id,
+            created_at: now,
+            expires_at,
+            browser: None,
+        };
         wait(registry.add_session(session, user.revision)).unwrap();
         Self { user, key, cookie }
     }
