@@ -1,7 +1,8 @@
 """Size and server time of every page of an account that owns many links.
 
 Server time is the CPU time of the whole process per request (user and system, from schedstat), so that other load on the machine does
-not change it; a page that waits for anything else than the CPU would not show it, therefore the fastest answer is listed as well.
+not change it. A page that waits for anything else than the CPU does not show in it, therefore the fastest answer counts as well, unless
+the machine was busy before the run.
 """
 
 import concurrent.futures
@@ -25,6 +26,8 @@ CLICKED = 5_000
 ROUNDS = 20
 PASSWORD = "correct horse battery"
 MAX_BYTES, MAX_MS = 50 * 1024, 50
+# With more processes running before the run, the fastest answer says nothing of a page.
+MAX_LOAD = 1.0
 TAGS = ["newsletter", "print", "shop", "talks", "team", "content", "partners", "q4"]
 AGENTS = [
     "Mozilla/5.0 (X11; Linux x86_64; rv:127.0) Gecko/20100101 Firefox/127.0",
@@ -180,7 +183,16 @@ def sign_in(server):
     return answer["Set-Cookie"].split(";")[0]
 
 
-def visit(server, pages, progress):
+def verdict(size, spent, fastest, load):
+    """Whether a page is within the limits, by its bytes, the milliseconds of CPU and those of the fastest answer."""
+    if size >= MAX_BYTES or spent >= MAX_MS:
+        return "above"
+    if fastest <= MAX_MS:
+        return "ok"
+    return "not valid" if load > MAX_LOAD else "above"
+
+
+def visit(server, pages, lab):
     """Opens these pages: a row of the table for each."""
     cookie = sign_in(server)
     rows = []
@@ -189,15 +201,15 @@ def visit(server, pages, progress):
         status, _, body = call(server, "GET", path, headers)
         if status != (404 if name == "Not found" else 200):
             raise Failure(f"{path} answers {status}")
-        progress(path)
+        lab.progress(path)
         taken, begin = [], cpu(server)
         for _ in range(ROUNDS):
             started = time.perf_counter()
             call(server, "GET", path, headers)
             taken.append(time.perf_counter() - started)
-        spent = (cpu(server) - begin) / ROUNDS * 1e3
-        result = "ok" if len(body) < MAX_BYTES and spent < MAX_MS else "above"
-        rows.append((name, f"{len(body) / 1024:.1f}", f"{len(gzip.compress(body, 6)) / 1024:.1f}", f"{spent:.1f}", f"{min(taken) * 1e3:.1f}", result))
+        spent, fastest = (cpu(server) - begin) / ROUNDS * 1e3, min(taken) * 1e3
+        result = verdict(len(body), spent, fastest, lab.load_before)
+        rows.append((name, f"{len(body) / 1024:.1f}", f"{len(gzip.compress(body, 6)) / 1024:.1f}", f"{spent:.1f}", f"{fastest:.1f}", result))
     return rows
 
 
@@ -224,9 +236,9 @@ def measure(lab, count=LINKS):
     while cpu(server) - before > 0.2:
         before = cpu(server)
         time.sleep(2)
-    few = visit(server, FEW_CLICKED, lab.progress)
+    few = visit(server, FEW_CLICKED, lab)
     click(server, codes)
     add_webhook(server, key)
-    rows = visit(server, PAGES + FOR_VISITORS, lab.progress)
+    rows = visit(server, PAGES + FOR_VISITORS, lab)
     lab.stop(server)
     return report(rows + few, count)

@@ -1,11 +1,5 @@
-// The dashboard: shortcuts, charts, live clicks, a check of aliases, QR codes, the list of links, imports and the viewer's time zone. The pages work without this script.
+// The dashboard: shortcuts, charts, live clicks, a check of aliases, QR codes, the list of links and imports. The pages work without this script.
 "use strict";
-
-// Pages show times in the zone of this cookie; before it is set, in UTC.
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (zone && /^[A-Za-z0-9_+\/-]{1,64}$/.test(zone) && !document.cookie.split("; ").includes(`terse_zone=${zone}`)) {
-  document.cookie = `terse_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
-}
 
 // An account can turn off shortcuts of a single character: people who use speech input press them by accident.
 const shortcuts = "shortcuts" in document.body.dataset;
@@ -34,7 +28,11 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     document.getElementById("keys-help").showModal();
   } else if (event.key === "Escape") {
-    for (const open of document.querySelectorAll("details[data-menu][open]")) open.open = false;
+    for (const open of document.querySelectorAll("details[data-menu][open]")) {
+      // What has the focus goes away with the menu.
+      if (open.contains(document.activeElement)) open.querySelector("summary").focus();
+      open.open = false;
+    }
   }
 });
 
@@ -202,6 +200,14 @@ if (alias) {
   }
 }
 
+// A link expires after a period or at a date: choosing one takes the other back.
+const period = document.getElementById("expires");
+if (period) {
+  const date = document.getElementById("expires_at");
+  period.addEventListener("change", () => { if (period.value) date.value = date.defaultValue; });
+  date.addEventListener("input", () => { period.value = ""; });
+}
+
 // The target with the parameters of the campaign, as the server puts them together.
 const campaign = document.querySelector("[data-campaign]");
 if (campaign) {
@@ -257,7 +263,18 @@ if (qr) {
     qr.src = put(url);
     for (const file of document.querySelectorAll("[data-qr-file]")) file.href = put(new URL(file.href));
   };
-  qr.addEventListener("error", () => { problem.hidden = false; });
+  qr.addEventListener("error", async () => {
+    // The server refuses colours that scanners cannot tell apart. Anything else is no fault of the colours.
+    let refused = false;
+    try {
+      const answer = await fetch(qr.src);
+      refused = answer.status === 400 || answer.status === 422;
+    } catch {
+      // There is no answer.
+    }
+    problem.textContent = refused ? problem.dataset.colours : "The preview could not be loaded. Try again in a moment.";
+    problem.hidden = false;
+  });
   qr.addEventListener("load", () => { problem.hidden = true; });
   for (const field of [...fields, alias, alias && document.getElementById("domain")]) {
     if (field) field.addEventListener("input", draw);
@@ -290,9 +307,6 @@ if (list) {
     update();
   });
 
-  for (const field of document.querySelectorAll("[data-filters] select, [data-filters] [data-tags]")) {
-    field.addEventListener("change", () => field.form.requestSubmit());
-  }
   // The tags that the field suggests are counted when it is first used.
   const tagField = document.querySelector("[data-tags]");
   tagField.addEventListener("focus", async () => {
@@ -305,12 +319,14 @@ if (list) {
       // Without an answer, tags are typed.
     }
   }, { once: true });
-  document.querySelector("[data-filters] button").hidden = true;
 
   // A tag is needed only for two of the actions.
   const action = document.getElementById("action");
   const tag = document.getElementById("bulk-tag");
-  const needTag = () => { tag.hidden = !["tag", "untag"].includes(action.value); };
+  const needTag = () => {
+    tag.required = ["tag", "untag"].includes(action.value);
+    tag.hidden = !tag.required;
+  };
   action.addEventListener("change", needTag);
   needTag();
 

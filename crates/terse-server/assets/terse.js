@@ -43,6 +43,17 @@ if (!document.body.classList.contains("app")) {
   }
 }
 
+// Whoever signs in sees times in this zone from the first page on. The dashboard keeps the cookie up to date.
+for (const form of document.querySelectorAll("form[data-zone]")) form.addEventListener("submit", keepZone);
+if (document.body.classList.contains("app")) keepZone();
+
+function keepZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && /^[A-Za-z0-9_+\/-]{1,64}$/.test(zone) && !document.cookie.split("; ").includes(`terse_zone=${zone}`)) {
+    document.cookie = `terse_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  }
+}
+
 // Sharing, where the browser offers it.
 for (const button of document.querySelectorAll("[data-share]")) {
   if (!navigator.share) continue;

@@ -8,7 +8,7 @@ use super::problem::{INVALID_REQUEST, Problem};
 
 /// The parameters of a query. A handler takes those it knows and then calls `done`, which refuses
 /// the rest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {

@@ -11,7 +11,7 @@ use terse_core::registry::{ApiKey, KeyId, Scope, SecretHash, Session};
 use terse_core::{Credential, EmailAddress, PageLanguage, Timestamp};
 
 use super::form::{FormError, sentence};
-use super::format::ago;
+use super::format::{ago, grouped};
 use super::frame::language_cookie;
 use super::html;
 use super::login::account_error_page;
@@ -25,6 +25,9 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
+/// How many keys and sessions the page shows, so that it has less than 50 KB.
+const KEYS: usize = 20;
+const SESSIONS: usize = 10;
 /// The lifetimes that the form offers for keys, in days.
 const LIFETIMES: [(u64, &str); 4] =
     [(30, "In 30 days"), (90, "In 90 days"), (365, "In 1 year"), (0, "Never")];
@@ -41,9 +44,13 @@ struct AccountPage {
     two_factor: Option<usize>,
     /// The OpenID Connect provider's name, and whether this account is connected to it.
     provider: Option<(String, bool)>,
+    /// Some of the keys, and where the others are.
     keys: Vec<Key>,
-    /// The browsers that are signed in, the latest first.
+    keys_from: usize,
+    next_keys: Option<usize>,
+    /// The browsers that signed in last, the latest first.
     sessions: Vec<SessionRow>,
+    more_sessions: usize,
     /// The API key that was just created; the page shows it only this once.
     fresh: Option<String>,
     /// The message about the action that was just done.
@@ -64,6 +71,9 @@ struct Key {
     opens: &'static str,
     made: String,
     used: String,
+    requests: String,
+    /// How many links it may create, as in `100/h`.
+    plan: Option<String>,
     ends: String,
     over: bool,
 }
@@ -74,6 +84,8 @@ struct SessionRow {
     since: String,
     since_exact: String,
     ends: String,
+    /// The browser and its system, as in `Firefox on Windows`; empty if they are unknown.
+    browser: String,
     /// Whether it is the browser that shows this page.
     is_current: bool,
 }
@@ -98,8 +110,13 @@ impl Key {
             name: key.name,
             prefix: key.prefix,
             opens,
+            plan: key.plan,
             made: ago(key.created_at, now),
             used: key.last_used_at.map_or_else(|| "never".to_owned(), |at| ago(at, now)),
+            requests: match key.requests {
+                1 => "1 request".to_owned(),
+                requests => format!("{} requests", grouped(requests)),
+            },
             ends: key.expires_at.map_or_else(|| "never".to_owned(), |at| shell.date_time(at)),
             over,
         }
@@ -113,19 +130,29 @@ impl SessionRow {
             since: ago(session.created_at, now),
             since_exact: shell.date_time(session.created_at),
             ends: shell.date_time(session.expires_at),
+            browser: session.browser.clone().unwrap_or_default(),
             is_current: *current == Credential::Session(session.token),
         }
     }
 }
 
 impl AccountPage {
+    /// The page with its first keys.
     async fn of(state: &App, member: &Member) -> Result<Self, AccountError> {
+        Self::from(state, member, 0).await
+    }
+
+    /// The page with the keys from this place on.
+    async fn from(state: &App, member: &Member, keys_from: usize) -> Result<Self, AccountError> {
         let (now, account) = (state.links.now(), &member.here.account);
         let shell = member.shell(state, "/account");
         let keys = state.accounts.keys(&member.principal, account.id).await?;
         let sessions = state.accounts.sessions(&member.principal).await?;
         let current = &member.principal.credential;
-        let sessions = sessions.iter().rev();
+        let next_keys = Some(keys_from + KEYS).filter(|next| *next < keys.len());
+        let keys = keys.into_iter().skip(keys_from).take(KEYS);
+        let more_sessions = sessions.len().saturating_sub(SESSIONS);
+        let sessions = sessions.iter().rev().take(SESSIONS);
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),
@@ -133,7 +160,10 @@ impl AccountPage {
             has_password: account.password.is_some(),
             two_factor: account.two_factor.as_ref().map(|state| state.recovery.len()),
             provider: state.provider().map(|provider| (provider, account.identity.is_some())),
-            keys: keys.into_iter().map(|key| Key::new(key, &shell, now)).collect(),
+            keys: keys.map(|key| Key::new(key, &shell, now)).collect(),
+            keys_from,
+            next_keys,
+            more_sessions,
             sessions: sessions
                 .map(|session| SessionRow::new(session, current, &shell, now))
                 .collect(),
@@ -199,9 +229,11 @@ pub(super) async fn show(
     member: Member,
     params: Result<Params, Problem>,
 ) -> Response {
-    match AccountPage::of(&state, &member).await {
+    let mut params = params.unwrap_or_default();
+    let (done, from) = (params.take("done"), params.take("keys"));
+    let from = from.and_then(|from| from.parse().ok()).unwrap_or(0);
+    match AccountPage::from(&state, &member, from).await {
         Ok(mut account) => {
-            let done = params.ok().and_then(|mut params| params.take("done"));
             account.done = done.and_then(|word| done_message(&word));
             app_page(StatusCode::OK, html(&account))
         }
@@ -243,14 +275,21 @@ pub(super) async fn make_key(State(state): Web, form: MemberForm) -> Response {
             }
             Err(error) => account_error_page(&error),
         },
-        Err(problem) => form_problem(&state, &member, form, "key", &problem).await,
+        Err(problem) => {
+            let field = match problem.field() {
+                Some("scope") => "scope",
+                Some("days" | "expires_at") => "days",
+                _ => "key",
+            };
+            form_problem(&state, &member, form, field, &problem).await
+        }
     }
 }
 
 async fn new_key(state: &App, member: &Member, form: &KeyForm) -> Result<String, Problem> {
     let offered =
         LIFETIMES.into_iter().map(|(days, _)| days).find(|days| days.to_string() == form.days);
-    let days = offered.ok_or_else(|| Problem::invalid("key", "choose when the key expires"))?;
+    let days = offered.ok_or_else(|| Problem::invalid("days", "choose when the key expires"))?;
     let end = state.links.now().checked_add(Duration::from_secs(days * 86_400));
     let expires_at = end.filter(|_| days > 0).map(|at| at.to_string());
     let (name, scope) = (form.name.clone(), form.scope.clone());

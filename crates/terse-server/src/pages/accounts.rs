@@ -20,8 +20,9 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web, reset_url};
 
-/// Accounts per page.
-const PAGE: usize = 25;
+/// Accounts per page, and how many open invitations it shows.
+const PAGE: usize = 20;
+const INVITATIONS: usize = 20;
 const ROLES: [&str; 3] = ["user", "moderator", "admin"];
 
 #[derive(Template)]
@@ -32,9 +33,12 @@ struct AccountsPage {
     /// The path of the next page.
     next: Option<String>,
     is_first: bool,
+    /// The account before the first one of this page; empty on the first page.
+    after: String,
     /// The link that was just made; the page shows it only this once.
     fresh: Option<FreshLink>,
     invitations: Vec<InvitationRow>,
+    more_invitations: usize,
     /// Whether this server sends mails.
     mail: bool,
     done: Option<&'static str>,
@@ -60,6 +64,11 @@ impl AccountsPage {
     /// field.
     fn wrong_email(&self) -> Option<&str> {
         problem_of(self.wrong.as_ref(), "email").filter(|_| self.mail)
+    }
+
+    /// Whether a form in the menu of an account has a problem.
+    fn has_row_problem(&self) -> bool {
+        self.rows.iter().any(|row| row.wrong.is_some())
     }
 
     /// Any other problem.
@@ -97,6 +106,10 @@ struct AccountRow {
     suspended: Option<(String, String)>,
     made: String,
     made_exact: String,
+    /// What is wrong with the form in its menu: the field and the problem.
+    wrong: Option<(String, String)>,
+    /// Why it is to be suspended, as typed.
+    why: String,
 }
 
 impl AccountRow {
@@ -110,7 +123,19 @@ impl AccountRow {
             suspended: account.suspended.map(|found| (found.why, ago(found.at, now))),
             made: ago(account.created_at, now),
             made_exact: shell.date_time(account.created_at),
+            wrong: None,
+            why: String::new(),
         }
+    }
+
+    /// What is wrong with this field of the form in its menu.
+    fn wrong(&self, field: &str) -> Option<&str> {
+        problem_of(self.wrong.as_ref(), field)
+    }
+
+    /// A problem of that form that is about none of its fields.
+    fn general_problem(&self) -> Option<&str> {
+        problem_beside(self.wrong.as_ref(), &["why", "role"])
     }
 
     fn roles(&self) -> impl Iterator<Item = (&'static str, bool)> {
@@ -138,7 +163,9 @@ async fn page_for(
     let now = state.links.now();
     let accounts = state.accounts.accounts(&member.principal, after, PAGE).await?;
     let mut invitations = Vec::new();
-    for invitation in state.accounts.invitations(&member.principal).await? {
+    let open = state.accounts.invitations(&member.principal).await?;
+    let more_invitations = open.len().saturating_sub(INVITATIONS);
+    for invitation in open.into_iter().take(INVITATIONS) {
         let by = state.accounts.name_of(invitation.by).await?;
         invitations.push(InvitationRow {
             id: invitation.token.handle(),
@@ -155,8 +182,10 @@ async fn page_for(
             .map(|account| AccountRow::new(account, member, &shell, now))
             .collect(),
         is_first: after.is_none(),
+        after: after.map(|id| id.0.to_string()).unwrap_or_default(),
         fresh: None,
         invitations,
+        more_invitations,
         mail: state.mail.is_some(),
         done: None,
         invite: InviteForm::default(),
@@ -181,10 +210,37 @@ pub(super) async fn show(
     }
 }
 
-/// Shows the page with the problem of a form.
-async fn refused(state: &App, member: &Member, error: AccountError) -> Response {
-    page_with_problem(error, page_for(state, member, None), account_error_page, |page, problem| {
-        page.wrong = field_problem(problem, "");
+/// The account that a form is about, the page it was on, and the reason that was typed.
+struct AccountForm {
+    id: OwnerId,
+    after: Option<OwnerId>,
+    why: String,
+}
+
+impl AccountForm {
+    /// `None` if the form names no account.
+    fn read(fields: &mut Params) -> Option<Self> {
+        let mut number = |name| fields.take(name).and_then(|id| id.parse().ok()).map(OwnerId);
+        let (id, after) = (number("id")?, number("after"));
+        Some(Self { id, after, why: fields.take("why").unwrap_or_default().trim().to_owned() })
+    }
+
+    /// The path of the page the form was on, which says what happened.
+    fn path(&self, done: &str) -> String {
+        let after = self.after.map(|id| format!("&after={}", id.0)).unwrap_or_default();
+        format!("/accounts?done={done}{after}")
+    }
+}
+
+/// Shows the page with the problem of a form, in the menu of its account.
+async fn refused(state: &App, member: &Member, form: AccountForm, error: AccountError) -> Response {
+    let page = page_for(state, member, form.after);
+    page_with_problem(error, page, account_error_page, |page, problem| {
+        let wrong = field_problem(problem, "");
+        match page.rows.iter_mut().find(|row| row.id == form.id.0) {
+            Some(row) => (row.wrong, row.why) = (wrong, form.why),
+            None => page.wrong = wrong,
+        }
     })
     .await
 }
@@ -231,7 +287,7 @@ pub(super) async fn revoke(
     match revoked.await {
         // One that is gone counts as revoked.
         Ok(()) | Err(AccountError::NotFound(_)) => redirect_to("/accounts?done=revoked"),
-        Err(error) => refused(&state, &member, error).await,
+        Err(error) => account_error_page(&error),
     }
 }
 
@@ -240,17 +296,16 @@ pub(super) async fn reset(
     State(state): Web,
     AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
-    let id = fields.take("id").and_then(|id| id.parse().ok()).map(OwnerId);
-    let Some(id) = id else { return message(&BAD_FORM) };
+    let Some(form) = AccountForm::read(&mut fields) else { return message(&BAD_FORM) };
     let made = async {
-        let (secret, end) = state.accounts.make_reset(&member.principal, id).await?;
-        Ok((secret, end, state.accounts.name_of(id).await?))
+        let (secret, end) = state.accounts.make_reset(&member.principal, form.id).await?;
+        Ok((secret, end, state.accounts.name_of(form.id).await?))
     };
     let (secret, end, account) = match made.await {
         Ok(made) => made,
-        Err(error) => return refused(&state, &member, error).await,
+        Err(error) => return refused(&state, &member, form, error).await,
     };
-    match page_for(&state, &member, None).await {
+    match page_for(&state, &member, form.after).await {
         Ok(mut page) => {
             let url = reset_url(&state, &secret);
             let end = page.shell.date_time(end);
@@ -265,14 +320,14 @@ pub(super) async fn change(
     State(state): Web,
     AdminForm(MemberForm { member, mut fields }): AdminForm,
 ) -> Response {
+    let Some(form) = AccountForm::read(&mut fields) else { return message(&BAD_FORM) };
     let mut take = |name| fields.take(name).unwrap_or_default();
-    let (id, action, role) = (take("id"), take("action"), take("role"));
-    let why = Some(take("why").trim().to_owned()).filter(|why| !why.is_empty());
-    let Ok(id) = id.parse().map(OwnerId) else { return message(&BAD_FORM) };
+    let (action, role) = (take("action"), take("role"));
+    let why = Some(form.why.clone()).filter(|why| !why.is_empty());
     if action == "two-factor-off" {
-        return match state.accounts.remove_two_factor(&member.principal, id).await {
-            Ok(_) => redirect_to("/accounts?done=two-factor-off"),
-            Err(error) => refused(&state, &member, error).await,
+        return match state.accounts.remove_two_factor(&member.principal, form.id).await {
+            Ok(_) => redirect_to(&form.path("two-factor-off")),
+            Err(error) => refused(&state, &member, form, error).await,
         };
     }
     let (edit, done) = match action.as_str() {
@@ -285,8 +340,8 @@ pub(super) async fn change(
         }
         _ => return message(&BAD_FORM),
     };
-    match state.accounts.edit(&member.principal, id, edit).await {
-        Ok(_) => redirect_to(&format!("/accounts?done={done}")),
-        Err(error) => refused(&state, &member, error).await,
+    match state.accounts.edit(&member.principal, form.id, edit).await {
+        Ok(_) => redirect_to(&form.path(done)),
+        Err(error) => refused(&state, &member, form, error).await,
     }
 }

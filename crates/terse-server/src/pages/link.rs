@@ -8,6 +8,7 @@ use terse_core::{
 
 use super::format::{ago, middle_cut};
 use super::links::states;
+use super::links_bulk::{deleted_path, done_path, list_of};
 use super::member::{Member, MemberForm};
 use super::session::redirect_to;
 use super::shell::Shell;
@@ -55,7 +56,7 @@ pub(super) struct LinkHead {
     pub(super) qr_across: u32,
     /// The message about the action that was just done, and whether it can be taken back.
     pub(super) done: Option<(&'static str, bool)>,
-    tab: &'static str,
+    pub(super) tab: &'static str,
 }
 
 impl LinkHead {
@@ -164,7 +165,10 @@ fn facts(link: &Link, owner: Option<String>, shell: &Shell) -> Vec<String> {
         Some(at) => format!("expires {}", shell.date_time(at)),
     });
     if let Some(most) = link.max_clicks {
-        facts.push(format!("at most {most} clicks"));
+        facts.push(match most.to_string().as_str() {
+            "1" => "at most 1 click".to_owned(),
+            most => format!("at most {most} clicks"),
+        });
     }
     if link.forward_query {
         facts.push("passes the query on".into());
@@ -235,6 +239,8 @@ struct Action {
     member: Member,
     key: LinkKey,
     fields: Params,
+    /// The list that the form was on; none on the pages of the link.
+    list: Option<String>,
 }
 
 impl Action {
@@ -244,16 +250,20 @@ impl Action {
         code: &str,
         form: MemberForm,
     ) -> Option<Self> {
-        let MemberForm { member, fields } = form;
-        Some(Self { key: key_of(state, &mut query.ok()?, code)?, member, fields })
+        let MemberForm { member, mut fields } = form;
+        let list = list_of(&mut fields);
+        Some(Self { key: key_of(state, &mut query.ok()?, code)?, member, fields, list })
     }
 
     fn caller(&self) -> Caller {
         self.member.principal.caller
     }
 
-    /// Goes to a page of the link, which says what happened.
+    /// Goes to the page of the form, which says what happened.
     fn back(&self, part: &str, done: &str) -> Response {
+        if let Some(list) = &self.list {
+            return redirect_to(&done_path(list, done, 1, 1));
+        }
         let LinkKey { domain, code } = &self.key;
         let domain = (!domain.is_primary()).then(|| domain.as_str());
         redirect_to(&path(code.as_str(), domain, part, &[("done", done.to_owned())]))
@@ -301,9 +311,8 @@ pub(super) async fn delete(
     };
     match state.links.delete(action.caller(), &action.key).await {
         Ok(()) => {
-            let LinkKey { domain, code } = &action.key;
-            let domain = (!domain.is_primary()).then(|| format!("%40{}", domain.as_str()));
-            redirect_to(&format!("/links?deleted={code}{}", domain.unwrap_or_default()))
+            let list = action.list.as_deref().unwrap_or("/links");
+            redirect_to(&deleted_path(list, std::slice::from_ref(&action.key)))
         }
         Err(error) => error_page(&error),
     }

@@ -255,14 +255,12 @@ impl LinkForm {
 
     pub(super) fn create(&self, zone: &TimeZone) -> Result<LinkDraft, Problem> {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        let ttl = self.ttl()?;
-        let expires_at =
-            if ttl.is_some() { None } else { instant("expires_at", &self.expires_at, zone)? };
         let link = CreateLink {
             long_url: self.target(),
             custom_alias: given(&self.alias),
-            expires_at,
-            ttl,
+            // The service refuses a period together with a date.
+            expires_at: instant("expires_at", &self.expires_at, zone)?,
+            ttl: self.ttl()?,
             valid_from: instant("valid_from", &self.valid_from, zone)?,
             max_clicks: self.max_clicks()?,
             redirect: self.redirect()?,
@@ -295,7 +293,6 @@ impl LinkForm {
             }
             instant(name, typed, zone).map(field)
         };
-        let ttl = self.ttl()?;
         let password = match (self.password.is_empty(), self.no_password) {
             (false, _) => PatchField::Set(Secret::new(&self.password)),
             (true, true) => PatchField::Clear,
@@ -303,11 +300,8 @@ impl LinkForm {
         };
         Ok(LinkPatch {
             long_url: Some(self.target()),
-            expires_at: match ttl {
-                Some(_) => PatchField::Keep,
-                None => time("expires_at", &self.expires_at, link.expires_at)?,
-            },
-            ttl,
+            expires_at: time("expires_at", &self.expires_at, link.expires_at)?,
+            ttl: self.ttl()?,
             valid_from: time("valid_from", &self.valid_from, link.valid_from)?,
             max_clicks: self.max_clicks()?.map_or(PatchField::Clear, PatchField::Set),
             redirect: self.redirect()?,

@@ -65,7 +65,7 @@ impl FormPage {
             "password",
             "redirect",
             "rules",
-            "utm",
+            "try.country",
             "preview.title",
             "preview.description",
             "preview.image_url",

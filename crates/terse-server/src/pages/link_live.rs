@@ -11,11 +11,11 @@ use terse_core::{Link, StoreError, Timestamp};
 
 use super::cards::bot_words;
 use super::link::{LinkHead, find_link};
-use super::link_stats::who;
+use super::link_stats::{who, without_clicks};
 use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
-use super::{NOT_FOUND, UNAVAILABLE, html, message, names};
+use super::{NOT_FOUND, html, message, names};
 use crate::counts::REPORT_TIMEOUT;
 use crate::http::extract::{Name, Peer};
 use crate::http::own_visitor::own_visitor;
@@ -111,16 +111,13 @@ pub(super) async fn show(
         Err(response) => return response,
     };
     let now = state.links.now();
+    let head = LinkHead::new(&state, &shell, &link, owner, "live", None);
     let clicks = match latest(&state, &link, now).await {
         Ok(clicks) => clicks,
-        Err(error) => {
-            tracing::error!(%error, "the latest clicks of a link could not be read");
-            return message(&UNAVAILABLE);
-        }
+        Err(error) => return without_clicks(&error, shell, head),
     };
     let own = own_visitor(&state, address, &headers).await;
     let clicks = clicks.iter().map(|click| LiveRow::new(click, &own, &shell, now)).collect();
-    let head = LinkHead::new(&state, &shell, &link, owner, "live", None);
     let zone = shell.zone().iana_name().unwrap_or("UTC").to_owned();
     let countries = names::country_list();
     app_page(StatusCode::OK, html(&LivePage { shell, head, clicks, zone, countries }))

@@ -246,6 +246,20 @@ fn unavailable(error: &StoreError) -> Response {
     message(&UNAVAILABLE)
 }
 
+/// The page of a link while its clicks cannot be read: all other things can still be done there.
+#[derive(Template)]
+#[template(path = "link_unread.html")]
+struct UnreadPage {
+    shell: Shell,
+    head: LinkHead,
+}
+
+/// Answers with the page of a link without its clicks.
+pub(super) fn without_clicks(error: &StoreError, shell: Shell, head: LinkHead) -> Response {
+    tracing::error!(%error, "the clicks of a link could not be read");
+    app_page(StatusCode::SERVICE_UNAVAILABLE, html(&UnreadPage { shell, head }))
+}
+
 pub(super) async fn show(
     State(state): Web,
     member: Member,
@@ -264,9 +278,10 @@ pub(super) async fn show(
         report(&state, &link, window.period()),
         report(&state, &link, window.before())
     );
+    let head = LinkHead::new(&state, &shell, &link, owner, "", done.as_deref());
     let (report, before) = match reports {
         Ok(reports) => reports,
-        Err(error) => return unavailable(&error),
+        Err(error) => return without_clicks(&error, shell, head),
     };
     let before = window.is_comparable(link.created_at).then_some(before);
     let last = last_click(&state, &link, &report).await;
@@ -277,7 +292,6 @@ pub(super) async fn show(
         known || !matches!(card.of, "cities") && CARDS[..7].iter().any(|(of, ..)| *of == card.of)
     });
     let cards = bot_card(&lists).into_iter().chain(cards).collect();
-    let head = LinkHead::new(&state, &shell, &link, owner, "", done.as_deref());
     let status = if problem.is_some() { StatusCode::BAD_REQUEST } else { StatusCode::OK };
     let asked = ClickQuery::new(&head, &window, bots);
     let page = StatsPage {

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use terse_core::clicks::{ClickSubject, Count, Interval, LinkId, Period, Unit, series};
 use terse_core::{
-    Link, LinkError, LinkKey, LinkStatus, ListQuery, MAX_SEARCH_LENGTH, OwnerFilter, OwnerId, Sort,
+    Link, LinkError, LinkStatus, ListQuery, MAX_SEARCH_LENGTH, OwnerFilter, OwnerId, Sort,
     TagCount, Timestamp,
 };
 use tokio::task::JoinSet;
@@ -74,7 +74,8 @@ struct LinksPage {
     domains: Vec<String>,
     /// The links that were just deleted: in words, and as fields of a form.
     deleted: Option<(String, Vec<Pick>)>,
-    done: Option<String>,
+    /// What a form did, and whether it needs something else first.
+    done: Option<(String, bool)>,
 }
 
 /// The rows alone, which the script loads while the visitor types.
@@ -85,6 +86,8 @@ struct Rows {
     filter: Filter,
     /// The query of the next page.
     next: Option<String>,
+    /// The query of this page.
+    here: String,
     is_first: bool,
 }
 
@@ -119,6 +122,8 @@ struct LinkRow {
     target_end: String,
     title: Option<String>,
     tags: Vec<String>,
+    /// The tags that the row has no room for.
+    more_tags: String,
     /// What is unusual about the link, and the class of its colour.
     states: Vec<(String, &'static str)>,
     clicks: Option<String>,
@@ -165,6 +170,7 @@ impl LinkRow {
             target: middle_cut(&target, TOOLTIP),
             title: link.title.as_ref().map(|title| middle_cut(title.as_str(), TITLE)),
             tags: link.tags.iter().map(str::to_owned).collect(),
+            more_tags: middle_cut(&link.tags.iter().skip(2).collect::<Vec<_>>().join(", "), TITLE),
             states: states(link, shell, now),
             clicks: clicks.map(|count| grouped(count.humans.saturating_add(link.imported_clicks))),
             bots: clicks.filter(|count| count.bots > 0).map(|count| grouped(count.bots)),
@@ -310,7 +316,9 @@ pub(super) async fn show(
     if part.as_deref() == Some("tags") {
         return tags(&state, &member).await;
     }
-    let count = take("count").and_then(|count| count.parse().ok()).unwrap_or(0);
+    let mut number = |name| take(name).and_then(|count| count.parse().ok());
+    let count = number("count").unwrap_or(0);
+    let of = number("of").unwrap_or(count);
     let mut filter = Filter::read(&mut params);
     if !member.principal.caller.sees_all() {
         filter.owner = String::new();
@@ -331,13 +339,17 @@ pub(super) async fn show(
     let month = Period { from: Some(state.links.now().saturating_sub(SOON)), to: None };
     let recent = tokio::time::timeout(SPARK_TIMEOUT, overview::report(&state, &member, month));
     let recent = recent.await.ok().and_then(Result::ok);
+    let deleted = match deleted {
+        Some(text) => just_deleted(&state, &member, &text).await,
+        None => None,
+    };
     let page = LinksPage {
         shell,
         recent: recent.map(|report| grouped(report.tally.clicks.humans)),
         rows,
         domains: domain_choices(&state),
-        deleted: deleted.and_then(|text| just_deleted(&state, &text)),
-        done: done.and_then(|word| done_message(&word, count)),
+        deleted,
+        done: done.and_then(|word| done_message(&word, count, of)),
     };
     app_page(StatusCode::OK, html(&page))
 }
@@ -365,17 +377,20 @@ pub(super) fn error_page(error: &LinkError) -> Response {
     message(&UNAVAILABLE)
 }
 
-/// The links that `?deleted=` names: codes, each with `@` and its domain if that is not the primary
-/// one.
-fn just_deleted(state: &App, text: &str) -> Option<(String, Vec<Pick>)> {
-    let keys: Vec<LinkKey> = text
-        .split(',')
-        .take(PAGE)
-        .filter_map(|one| {
-            let (code, domain) = one.split_once('@').unwrap_or((one, ""));
-            Pick::named(code, domain).key(state)
-        })
-        .collect();
+/// The links that `?deleted=` names and that are still deleted: codes, each with `@` and its domain
+/// if that is not the primary one.
+async fn just_deleted(state: &App, member: &Member, text: &str) -> Option<(String, Vec<Pick>)> {
+    let named = text.split(',').take(PAGE).filter_map(|one| {
+        let (code, domain) = one.split_once('@').unwrap_or((one, ""));
+        Pick::named(code, domain).key(state)
+    });
+    let mut keys = Vec::new();
+    for key in named {
+        let found = state.links.get(member.principal.caller, &key).await;
+        if found.is_ok_and(|link| link.deleted_at.is_some()) {
+            keys.push(key);
+        }
+    }
     let words = match keys.as_slice() {
         [] => return None,
         [one] => format!("The link {} is deleted. Visitors get 404.", one.code),
@@ -427,6 +442,7 @@ async fn list(
     Ok(Some(Rows {
         rows: rows.collect(),
         next: listing.page.next.map(|next| filter.encoded(Some(&seal.close(&next)))),
+        here: filter.encoded(cursor.as_deref()),
         is_first: cursor.is_none(),
         filter,
     }))

@@ -13,6 +13,7 @@ use super::{BAD_FORM, UNAVAILABLE, message};
 use crate::counts::counts;
 use crate::csv_cell::safe;
 use crate::http::host::short_url;
+use crate::http::params::Params;
 use crate::http::state::{App, Web};
 
 /// A link in a form: `pick.CODE` or `pick.CODE@DOMAIN`, with the domain as the value.
@@ -48,19 +49,50 @@ impl Pick {
     }
 }
 
-/// The message after a bulk action.
-pub(super) fn done_message(word: &str, count: usize) -> Option<String> {
-    let links = if count == 1 { "1 link is".to_owned() } else { format!("{count} links are") };
-    Some(match word {
-        "archived" => format!("{links} archived."),
-        "unarchived" => format!("{links} in the list again."),
-        "restored" => format!("{links} restored."),
-        "tagged" => format!("{links} tagged."),
-        "untagged" => format!("{links} without that tag now."),
-        "none" => "Select links first, and what to do with them.".to_owned(),
-        "tag" => format!("Type the tag: 1 to {} characters, no comma.", Tags::MAX_LENGTH),
+/// The message after an action on `count` of `of` links, and whether the form needs something else
+/// first.
+pub(super) fn done_message(word: &str, count: usize, of: usize) -> Option<(String, bool)> {
+    let links = match (count, of) {
+        _ if count < of => format!("{count} of {of} links are"),
+        (1, _) => "1 link is".to_owned(),
+        _ => format!("{count} links are"),
+    };
+    let others = match of.saturating_sub(count) {
+        0 => "",
+        1 => " The other one could not be changed.",
+        _ => " The others could not be changed.",
+    };
+    let done = match word {
+        "archived" => "archived",
+        "unarchived" => "in the list again",
+        "restored" => "restored",
+        "tagged" => "tagged",
+        "untagged" => "without that tag now",
+        "conflict" => {
+            let words = "The link was changed in between. Nothing was done.";
+            return Some((words.to_owned(), true));
+        }
+        "refused" => {
+            let words = "The rules of this server do not allow that. Nothing was done.";
+            return Some((words.to_owned(), true));
+        }
+        "none" => {
+            return Some(("Select links first, and what to do with them.".to_owned(), true));
+        }
+        "tag" => {
+            let words = format!("Type the tag: 1 to {} characters, no comma.", Tags::MAX_LENGTH);
+            return Some((words, true));
+        }
         _ => return None,
-    })
+    };
+    Some((format!("{links} {done}.{others}"), count < of))
+}
+
+/// The list that a form was on, if it was on one.
+pub(super) fn list_of(fields: &mut Params) -> Option<String> {
+    let back = fields.take("back")?;
+    let is_list = back == "/links" || back.starts_with("/links?");
+    is_list.then(|| local_path(&back).to_owned())
 }
 
 /// A bulk action on the selected links.
@@ -68,23 +100,22 @@ pub(super) async fn act(
     State(state): Web,
     MemberForm { member, mut fields }: MemberForm,
 ) -> Response {
+    let back = list_of(&mut fields).unwrap_or_else(|| "/links".to_owned());
     let mut take = |name| fields.take(name).unwrap_or_default();
-    let (action, tag, back) = (take("action"), take("tag").trim().to_owned(), take("back"));
-    let back =
-        if back.starts_with("/links") { local_path(&back).to_owned() } else { "/links".to_owned() };
+    let (action, tag) = (take("action"), take("tag").trim().to_owned());
     let picks = fields.take_all(Pick::PREFIX).into_iter();
     let picks = picks.map(|(name, domain)| Pick { name, domain }.key(&state));
     let Some(keys) = picks.collect::<Option<Vec<LinkKey>>>() else { return message(&BAD_FORM) };
     if keys.is_empty() || action.is_empty() {
-        return redirect_to(&done_path(&back, "none", 0));
+        return redirect_to(&done_path(&back, "none", 0, 0));
     }
     if action == "export" {
         return export(&state, &member, &keys).await;
     }
     if matches!(&*action, "tag" | "untag") && Tags::parse(&[&tag]).is_err() {
-        return redirect_to(&done_path(&back, "tag", 0));
+        return redirect_to(&done_path(&back, "tag", 0, 0));
     }
-    let mut done = Vec::new();
+    let (mut done, of) = (Vec::new(), keys.len());
     for key in keys {
         match apply(&state, &member, &action, &tag, &key).await {
             Some(Ok(())) => done.push(key),
@@ -95,12 +126,7 @@ pub(super) async fn act(
         }
     }
     if action == "delete" {
-        let codes = done.iter().map(|LinkKey { domain, code }| match domain.is_primary() {
-            true => code.to_string(),
-            false => format!("{code}@{}", domain.as_str()),
-        });
-        let codes = codes.collect::<Vec<_>>().join(",");
-        return redirect_to(&with(&back, &[("deleted", &codes)]));
+        return redirect_to(&deleted_path(&back, &done));
     }
     let word = match &*action {
         "archive" => "archived",
@@ -109,7 +135,7 @@ pub(super) async fn act(
         "tag" => "tagged",
         _ => "untagged",
     };
-    redirect_to(&done_path(&back, word, done.len()))
+    redirect_to(&done_path(&back, word, done.len(), of))
 }
 
 /// Does one action on one link; `None` if there is no such action.
@@ -134,8 +160,21 @@ async fn apply(
     Some(state.links.patch(caller, key, &patch, None).await.map(|_| ()))
 }
 
-fn done_path(back: &str, word: &str, count: usize) -> String {
-    with(back, &[("done", word), ("count", &count.to_string())])
+/// The path of the list after these links were deleted.
+pub(super) fn deleted_path(back: &str, keys: &[LinkKey]) -> String {
+    let codes = keys.iter().map(|LinkKey { domain, code }| match domain.is_primary() {
+        true => code.to_string(),
+        false => format!("{code}@{}", domain.as_str()),
+    });
+    with(back, &[("deleted", &codes.collect::<Vec<_>>().join(","))])
+}
+
+/// The path of the list after an action on `count` of `of` links.
+pub(super) fn done_path(back: &str, word: &str, count: usize, of: usize) -> String {
+    let (count, of) = (count.to_string(), (count < of).then(|| of.to_string()));
+    let mut params = vec![("done", word), ("count", &*count)];
+    params.extend(of.as_deref().map(|of| ("of", of)));
+    with(back, &params)
 }
 
 /// A path of the list with further parameters.

@@ -90,7 +90,9 @@ impl FromRequest<Arc<App>> for MemberForm {
         let OwnForm(fields) = OwnForm::from_request(request, state).await?;
         // The request does not say which page the form is on, so signing in does not lead back to
         // it.
-        Ok(Self { member: Member::of(state, headers, "").await?, fields })
+        let mut member = Member::of(state, headers, "").await?;
+        member.count_reports(state).await;
+        Ok(Self { member, fields })
     }
 }
 

@@ -23,10 +23,14 @@ use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
 
-/// How many reported links, blocked hosts and records the page shows.
-const REPORTS: usize = 20;
-const HOSTS: usize = 100;
-const RECORDS: usize = 30;
+/// How many reported links, blocked hosts and records the page shows: with the longest texts it has
+/// less than 50 KB.
+const REPORTS: usize = 10;
+const HOSTS: usize = 20;
+const RECORDS: usize = 20;
+/// How many texts of the reports on one link the page shows, and how much of each.
+const TEXTS: usize = 3;
+const TEXT: usize = 200;
 
 #[derive(Template)]
 #[template(path = "moderation.html")]
@@ -71,6 +75,7 @@ struct Reported {
     link: Option<LinkNow>,
     reasons: String,
     texts: Vec<String>,
+    more_texts: usize,
     since: String,
     since_exact: String,
 }
@@ -188,7 +193,8 @@ async fn reported(
         reasons: reasons.collect::<Vec<_>>().join(" · "),
         since: ago(reported.since, now),
         since_exact: shell.date_time(reported.since),
-        texts: reported.texts.iter().map(|text| middle_cut(text, 400)).collect(),
+        texts: reported.texts.iter().take(TEXTS).map(|text| middle_cut(text, TEXT)).collect(),
+        more_texts: reported.texts.len().saturating_sub(TEXTS),
     })
 }
 
@@ -259,7 +265,7 @@ async fn record(state: &App, shell: &Shell, entry: AuditEntry, now: Timestamp) -
         act_name: entry.act_name().to_owned(),
         about,
         subject: entry.subject,
-        why: entry.why.unwrap_or_default(),
+        why: middle_cut(&entry.why.unwrap_or_default(), TEXT),
     }
 }
 
@@ -307,7 +313,7 @@ async fn page_for(
     });
     let row = |BlockedHost { host, at, why }| Host {
         host,
-        why: why.unwrap_or_default(),
+        why: middle_cut(&why.unwrap_or_default(), TEXT),
         since: ago(at, now),
     };
     Ok(ModerationPage {

@@ -121,7 +121,8 @@ fn job_words(name: &str) -> &'static str {
         "rescan" => "scans all links again when the lists change, and once in a while",
         "titles" => "fetches the titles of targets",
         "trace export" => "sends sampled spans to the OpenTelemetry collector",
-        "used keys" => "notes when API keys were last used",
+        "node report" => "tells the other nodes which links this one can read",
+        "used keys" => "counts the requests of API keys",
         "webhook deliveries" => "sends events to webhooks",
         "webhook events" => "makes deliveries of new events",
         "webhook owners" => "reads which accounts have webhooks",
@@ -204,7 +205,12 @@ pub(super) async fn show(
     let shell = member.shell(&state, "/system");
     let now = state.links.now();
     let Ok(erasures) = state.erasures.unfinished().await else { return message(&UNAVAILABLE) };
-    let figures = figures(&report, erasures.len(), now);
+    let deliveries = match &state.webhooks {
+        Some(webhooks) => webhooks.waiting_deliveries(&member.principal).await.map(Some),
+        None => Ok(None),
+    };
+    let Ok(deliveries) = deliveries else { return message(&UNAVAILABLE) };
+    let figures = figures(&report, (erasures.len(), deliveries), now);
     let (changed, usual) = report.settings.into_iter().partition(|setting| setting.is_changed);
     let (good, open): (Vec<Finding>, Vec<Finding>) =
         findings.into_iter().partition(|finding| finding.verdict == CheckResult::Good);
@@ -220,7 +226,8 @@ pub(super) async fn show(
         removal,
         done: params.ok().and_then(|mut params| match params.take("done")?.as_str() {
             "job" => Some("The job starts now."),
-            _ => Some("The removal continues."),
+            "removal" => Some("The removal continues."),
+            _ => None,
         }),
         shell,
     };
@@ -228,7 +235,11 @@ pub(super) async fn show(
 }
 
 /// The figures of a report, for the page.
-fn figures(report: &SystemReport, erasures: usize, now: Timestamp) -> Vec<(String, String)> {
+fn figures(
+    report: &SystemReport,
+    (erasures, deliveries): (usize, Option<u64>),
+    now: Timestamp,
+) -> Vec<(String, String)> {
     let mut figures = Vec::new();
     let mut add = |name: &str, value: String| figures.push((name.to_owned(), value));
     if let Some(per_mille) = report.cache_hits {
@@ -242,6 +253,9 @@ fn figures(report: &SystemReport, erasures: usize, now: Timestamp) -> Vec<(Strin
     }
     for (name, waiting) in &report.queues {
         add(&format!("Waiting: {name}"), grouped(*waiting));
+    }
+    if let Some(deliveries) = deliveries {
+        add("Waiting: Webhook deliveries", grouped(deliveries));
     }
     if erasures > 0 {
         add("Waiting: Erasures of accounts", grouped(erasures as u64));
@@ -279,7 +293,7 @@ pub(super) async fn confirm_removal(
         return message(&BAD_FORM);
     };
     match state.removals.confirm(&member.principal, round).await {
-        Ok(_) | Err(ModerationError::NoRemoval) => redirect_to("/system?done=1"),
+        Ok(_) | Err(ModerationError::NoRemoval) => redirect_to("/system?done=removal"),
         Err(error) => {
             tracing::error!(%error, "a removal could not be confirmed");
             message(&UNAVAILABLE)

@@ -13,7 +13,7 @@ use super::format::{ago, span};
 use super::member::{Member, MemberForm};
 use super::session::{app_page, page_with_problem, redirect_to};
 use super::shell::Shell;
-use super::webhooks::{EventBox, about, boxes, checked, error_page, state_of};
+use super::webhooks::{EventBox, about, boxes, checked, error_page, known, state_of};
 use super::{BAD_FORM, NOT_FOUND, html, message};
 use crate::http::extract::Name;
 use crate::http::params::Params;
@@ -207,7 +207,7 @@ pub(super) async fn act(
     let enable = |on| WebhookEdit { enabled: Some(on), ..WebhookEdit::default() };
     let done = match action.as_str() {
         "save" => {
-            let (url, events) = (Some(url.trim().to_owned()), Some(events));
+            let (url, events) = (Some(url.trim().to_owned()), Some(events.clone()));
             let edit = WebhookEdit { url, events, ..WebhookEdit::default() };
             webhooks.edit(owner, id, edit).await.map(|_| "saved")
         }
@@ -243,6 +243,7 @@ pub(super) async fn act(
             page.wrong = field_problem(problem, "");
             if action == "save" {
                 page.typed = url;
+                page.events = boxes(known(&events));
             }
         },
     )

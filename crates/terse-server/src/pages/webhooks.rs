@@ -77,7 +77,8 @@ pub(super) fn checked(fields: &mut Params) -> Vec<String> {
     taken.filter_map(|(name, _)| name.strip_prefix(EVENT).map(str::to_owned)).collect()
 }
 
-fn known(words: &[String]) -> SubscribedEvents {
+/// The events that these words name.
+pub(super) fn known(words: &[String]) -> SubscribedEvents {
     words.iter().filter_map(|word| EventKind::parse(word)).collect()
 }
 

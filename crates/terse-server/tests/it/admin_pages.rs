@@ -4,14 +4,17 @@ use serde_json::json;
 use terse_core::SettingInForce;
 use terse_core::registry::Role;
 
-use crate::web::{Answer, MODERATOR, OWNER, Web};
+use crate::web::{Answer, MODERATOR, OTHER, OWNER, Web};
 
 const NASTY: &str = "\"><script>alert(1)</script>";
 
 /// A server with a link `bad` that was reported, and the cookies of an admin, a moderator and a
 /// user.
 async fn world() -> (Web, [String; 3]) {
-    let web = Web::new();
+    world_of(Web::new()).await
+}
+
+async fn world_of(web: Web) -> (Web, [String; 3]) {
     let admin = web.person("ada", Role::Admin).await;
     let admin = web.sign_in(admin, "terse_admin-browser").await;
     let moderator = web.sign_in(MODERATOR.1, "terse_moderator-browser").await;
@@ -242,21 +245,44 @@ async fn the_system_page_tells_what_the_checks_find() {
     let text = open(&web, &admin, "/system").await.text();
     assert!(text.contains("Everything is as it should be") && text.contains("terse doctor"));
     let done = send(&web, &admin, "/system/removal", "round=7").await;
-    assert_eq!(done.header("location"), "/system?done=1");
+    assert_eq!(done.header("location"), "/system?done=removal");
     assert_eq!(send(&web, &admin, "/system/removal", "round=x").await.status, 400);
+}
+
+/// The figures of the System page: their names and values.
+fn figures(text: &str) -> Vec<(String, String)> {
+    let list = text.split("id=\"figures\"").nth(1).unwrap().split("</dl>").next().unwrap();
+    let rows = list.split("<dt>").skip(1).map(|row| {
+        let (name, value) = row.split_once("</dt><dd>").unwrap();
+        (name.to_owned(), value.split("</dd>").next().unwrap().to_owned())
+    });
+    rows.collect()
+}
+
+#[tokio::test]
+async fn the_system_page_counts_the_webhook_deliveries_that_wait() {
+    let (web, [admin, ..]) = world_of(Web::with_webhooks()).await;
+    let waiting = async || {
+        let figures = figures(&open(&web, &admin, "/system").await.text());
+        let mut found = figures.into_iter().filter(|(name, _)| name.contains("Webhook"));
+        let (name, value) = found.next().unwrap();
+        assert_eq!((&*name, found.next()), ("Waiting: Webhook deliveries", None));
+        value
+    };
+    assert_eq!(waiting().await, "0");
+    // The deliveries of all accounts count.
+    for (key, count) in [(OWNER.0, "1"), (OTHER.0, "2")] {
+        let hook = json!({"url": "https://hooks.example/terse"});
+        let made = web.as_owner("POST /api/v1/webhooks", key, hook).await.json();
+        let line = format!("POST /api/v1/webhooks/{}/test", made["id"].as_str().unwrap());
+        assert_eq!(web.as_owner(&line, key, json!({})).await.status, 202);
+        assert_eq!(waiting().await, count);
+    }
 }
 
 #[tokio::test]
 async fn the_system_page_has_the_figures_and_settings_of_the_server() {
     let (web, [admin, moderator, _]) = world().await;
-    let figures = |text: &str| {
-        let list = text.split("id=\"figures\"").nth(1).unwrap().split("</dl>").next().unwrap();
-        let rows = list.split("<dt>").skip(1).map(|row| {
-            let (name, value) = row.split_once("</dt><dd>").unwrap();
-            (name.to_owned(), value.split("</dd>").next().unwrap().to_owned())
-        });
-        rows.collect::<Vec<_>>()
-    };
     // A server that knows nothing yet.
     let text = open(&web, &admin, "/system").await.text();
     assert_eq!(figures(&text), [("Last backup".to_owned(), "never".to_owned())]);
@@ -322,13 +348,13 @@ async fn the_system_page_has_the_figures_and_settings_of_the_server() {
 #[tokio::test]
 async fn the_audit_log_is_paged() {
     let (web, [admin, moderator, _]) = world().await;
-    for n in 0..40 {
+    for n in 0..30 {
         let body = format!("host=evil-{n}.example&why=reason-{n}.");
         assert_eq!(send(&web, &moderator, "/moderation/hosts", &body).await.status, 303);
     }
     let text = open(&web, &admin, "/moderation").await.text();
     let log = text.split("id=\"audit\"").nth(1).unwrap();
-    assert!(log.contains("reason-39.") && log.contains("reason-10."), "{log}");
+    assert!(log.contains("reason-29.") && log.contains("reason-10."), "{log}");
     assert!(!log.contains("reason-9.") && !log.contains(">Latest<"), "{log}");
     let older = log.split("class=\"quiet button next\" href=\"").nth(1).unwrap();
     let older = older.split('"').next().unwrap().replace("#audit", "");
@@ -347,7 +373,7 @@ async fn open_reports_are_counted_and_paged() {
     };
     assert_eq!(counted(&open(&web, &moderator, "/links").await.text()).as_deref(), Some("1"));
     assert_eq!(counted(&open(&web, &user, "/links").await.text()), None);
-    for n in 0..24 {
+    for n in 0..14 {
         let alias = format!("worse-{n}");
         let body = json!({"long_url": "https://example.com/bad", "alias": alias, "reuse": false});
         assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
@@ -356,13 +382,59 @@ async fn open_reports_are_counted_and_paged() {
         assert_eq!(web.from("192.0.2.7", &line, report).await.status, 202);
     }
     let text = open(&web, &moderator, "/moderation").await.text();
-    assert_eq!(counted(&text).as_deref(), Some("25"));
-    assert!(!text.contains("worse-23") && text.len() < 50_000, "{}", text.len());
+    assert_eq!(counted(&text).as_deref(), Some("15"));
+    assert!(!text.contains("worse-13") && text.len() < 50_000, "{}", text.len());
     let next = text.split("class=\"quiet button next\" href=\"").nth(1).unwrap();
     let next = next.split('"').next().unwrap().to_owned();
     let text = open(&web, &moderator, &next).await.text();
-    assert!(text.contains("worse-23") && text.contains("First page"), "{text}");
-    assert!(!text.contains("worse-18<"), "each is on one page");
+    assert!(text.contains("worse-13") && text.contains("First page"), "{text}");
+    assert!(!text.contains("worse-8<"), "each is on one page");
+}
+
+#[tokio::test]
+async fn the_longest_lists_keep_each_page_below_50_kb() {
+    let (web, [admin, moderator, user]) = world().await;
+    let (long, why) = ("long ".repeat(20), "because ".repeat(120));
+    for n in 0..12 {
+        let alias = format!("worse-{n}");
+        let target = format!("https://example.com/{}", "bad/".repeat(100));
+        let body = json!({"long_url": target, "alias": alias, "reuse": false, "title": long});
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+        let line = format!("POST /api/v1/urls/{alias}/report");
+        for reporter in 1..=5 {
+            let report = json!({"reason": "phishing", "text": "much too long ".repeat(140)});
+            let address = format!("192.0.2.{reporter}");
+            assert_eq!(web.from(&address, &line, report).await.status, 202);
+        }
+    }
+    for n in 0..60 {
+        let body = format!("host={}{n}.example&why={why}", "a-long-host.".repeat(15));
+        assert_eq!(send(&web, &moderator, "/moderation/hosts", &body).await.status, 303);
+    }
+    // With the key that the account has, as many as there may be.
+    for n in 1..terse_core::registry::MAX_KEYS_PER_OWNER {
+        web.person(&format!("account-{n}-{}", "x".repeat(50)), Role::User).await;
+        let body = format!("key={n:0>100}&scope=full&days=0");
+        let made = send(&web, &user, "/account/keys", &body).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    for n in 0..30 {
+        web.sign_in(OWNER.1, &format!("terse_another-browser-{n}")).await;
+        let invited = send(&web, &admin, "/accounts/invite", "role=user").await;
+        assert_eq!(invited.status, 201);
+    }
+    for (cookie, path) in
+        [(&moderator, "/moderation"), (&user, "/account"), (&user, "/account?keys=80")]
+    {
+        let text = open(&web, cookie, path).await.text();
+        assert!((20_000..50_000).contains(&text.len()), "{path}: {} octets", text.len());
+    }
+    let text = open(&web, &admin, "/accounts").await.text();
+    assert!((20_000..50_000).contains(&text.len()), "/accounts: {} octets", text.len());
+    assert!(text.contains("and 10 that end later, in the API"), "{text}");
+    let text = open(&web, &user, "/account?keys=80").await.text();
+    assert!(text.contains(&format!("{:0>100}", 99)) && !text.contains(&format!("{:0>100}", 79)));
+    assert!(text.contains("First keys") && !text.contains("More keys"), "{text}");
 }
 
 #[tokio::test]
@@ -455,20 +527,4 @@ async fn an_api_key_is_revoked_in_two_steps() {
     assert_eq!(revoked.header("location"), "/account?done=revoked");
     let answer = web.as_owner("GET /api/v1/urls", OWNER.0, serde_json::Value::Null).await;
     assert_eq!(answer.status, 401);
-}
-
-#[tokio::test]
-async fn the_account_page_lists_browsers_and_signs_one_out() {
-    let (web, [_, _, user]) = world().await;
-    let other = web.sign_in(OWNER.1, "terse_other-browser").await;
-    let text = open(&web, &user, "/account").await.text();
-    assert_eq!(text.matches("<b>This browser</b>").count(), 1, "{text}");
-    assert_eq!(text.matches("<b>Another browser</b>").count(), 1, "{text}");
-    let id = text.split("/account/sessions/revoke\"><input type=\"hidden\" name=\"id\" value=\"");
-    let id = id.last().unwrap().split('"').next().unwrap();
-    let ended = send(&web, &user, "/account/sessions/revoke", &format!("id={id}")).await;
-    assert_eq!(ended.header("location"), "/account?done=session");
-    assert_eq!(open(&web, &other, "/account").await.status, 303, "it is signed out");
-    let text = open(&web, &user, "/account?done=session").await.text();
-    assert!(text.contains("That browser is signed out.") && !text.contains("Another browser"));
 }

@@ -67,9 +67,11 @@ async fn a_webhook_is_created_changed_and_deleted_on_its_page() {
     assert_eq!(send(&web, &mine, "/webhooks/1", "action=explode").await.status, 400);
     // Deleting it needs a second step.
     let text = open(&web, &mine, "/webhooks/1").await.text();
-    let confirm = text.split("<details class=\"confirm\">").nth(1).unwrap();
-    let confirm = confirm.split("</details>").next().unwrap();
-    assert!(confirm.contains("cannot be undone") && confirm.contains("value=\"delete\""));
+    // So does a new secret.
+    let steps = text.split("<details class=\"confirm\">").skip(1);
+    let steps: Vec<&str> = steps.map(|step| step.split("</details>").next().unwrap()).collect();
+    assert!(steps.len() == 2 && steps.iter().all(|step| step.contains("cannot be undone")));
+    assert!(steps[0].contains("value=\"secret\"") && steps[1].contains("value=\"delete\""));
     assert_eq!(text.matches("value=\"delete\"").count(), 1, "{text}");
     let deleted = send(&web, &mine, "/webhooks/1", "action=delete").await;
     assert_eq!(deleted.header("location"), "/webhooks?done=deleted");

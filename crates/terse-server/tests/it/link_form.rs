@@ -1,5 +1,7 @@
 //! The form that creates and edits a link.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::web::{Answer, OWNER, Web};
@@ -27,6 +29,12 @@ async fn send(web: &Web, cookie: &str, path: &str, fields: &[(&str, &str)]) -> A
         ("cookie", cookie),
     ];
     web.call(&format!("POST {path}"), &headers, body).await
+}
+
+/// The tag of the element with this id.
+fn tag<'a>(text: &'a str, id: &str) -> &'a str {
+    let rest = text.split(&format!(" id=\"{id}\"")).nth(1);
+    rest.unwrap_or_else(|| panic!("{id} in {text}")).split('>').next().unwrap()
 }
 
 async fn link(web: &Web, code: &str) -> Value {
@@ -223,11 +231,68 @@ async fn each_problem_is_beside_its_field_and_what_was_typed_stays() {
         }
         assert!(text.contains("role=\"alert\"") && text.contains("kept &#38; &#60;b&#62;"));
         if !id.is_empty() {
-            let marked = text.split(&format!("id=\"{id}\"")).nth(1).unwrap();
-            let marked = marked.split('>').next().unwrap();
+            let marked = tag(&text, id);
             assert!(marked.contains("aria-invalid=\"true\""), "{field}={value}: {text}");
             assert!(marked.contains(" autofocus"), "{field}={value}: {text}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_period_of_the_form_counts_from_the_time_of_saving() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let (web, cookie) = signed_in().await;
+    web.clock.advance(100 * DAY);
+    let target = ("long_url", "https://example.com/");
+    let week = [target, ("alias", "week"), ("expires", "604800"), ("expires_at", "")];
+    let made = send(&web, &cookie, "/links/new", &week).await;
+    assert_eq!(made.status, 303, "{}", made.text());
+    let found = web.store.everything().remove(0);
+    assert_eq!(found.expires_at, found.created_at.checked_add(7 * DAY));
+    // The date that the form shows of a link is not one that was typed beside the period.
+    web.clock.advance(DAY);
+    let text = open(&web, &cookie, "/links/week/edit").await.text();
+    let (_, shown) = tag(&text, "expires_at").split_once("value=\"").unwrap();
+    let shown = shown.split('"').next().unwrap();
+    assert_eq!(shown.len(), "2026-11-30T18:00".len(), "{shown}");
+    let hour = [target, ("revision", "1"), ("expires", "3600"), ("expires_at", shown)];
+    let changed = send(&web, &cookie, "/links/week/edit", &hour).await;
+    assert_eq!(changed.status, 303, "{}", changed.text());
+    let found = web.store.everything().remove(0);
+    assert_eq!(found.expires_at, found.updated_at.checked_add(Duration::from_secs(3600)));
+    assert!(found.updated_at >= found.created_at.checked_add(DAY).unwrap());
+}
+
+#[tokio::test]
+async fn a_period_and_another_date_are_refused_together() {
+    let (web, cookie) = signed_in().await;
+    let both = [
+        ("long_url", "https://example.com/"),
+        ("alias", "both"),
+        ("expires", "604800"),
+        ("expires_at", "2999-11-30T18:00"),
+    ];
+    let check = |answer: Answer| {
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{text}");
+        let tag = tag(&text, "expires_at");
+        for shown in ["aria-invalid=\"true\"", " autofocus", "value=\"2999-11-30T18:00\""] {
+            assert!(tag.contains(shown), "{shown} in {tag}");
+        }
+        assert!(text.contains("<option value=\"604800\" selected>"), "{text}");
+        assert_eq!(text.matches("id=\"problem\" role=\"alert\"").count(), 1, "{text}");
+    };
+    check(send(&web, &cookie, "/links/new", &both).await);
+    assert_eq!(web.store.everything().len(), 0, "no link is made");
+    // The same for a link that ends at another time, and for one that does not end.
+    let ends = json!({"long_url": "https://example.com/", "alias": "ends", "ttl": 600});
+    let stays = json!({"long_url": "https://example.com/", "alias": "stays"});
+    for (alias, body) in [("ends", ends), ("stays", stays)] {
+        assert_eq!(web.as_owner("POST /api/v1/urls", OWNER.0, body).await.status, 201);
+        let before = link(&web, alias).await;
+        let fields = [both[0], ("revision", "1"), both[2], both[3]];
+        check(send(&web, &cookie, &format!("/links/{alias}/edit"), &fields).await);
+        assert_eq!(link(&web, alias).await, before, "{alias} is as it was");
     }
 }
 
@@ -318,18 +383,14 @@ async fn rules_are_edited_as_rows_and_tried_before_they_are_saved() {
     ];
     let with = |more: &[(&'static str, &'static str)]| [&base, &rows[..], more].concat();
     // A button of the editor saves nothing, and keeps what was typed.
-    for (word, shown) in [
-        ("add", "id=\"r2-device\""),
-        (
-            "up.1",
-            "name=\"rule.0.days\" maxlength=\"100\" autocomplete=\"off\" \
-            autocapitalize=\"none\" placeholder=\"any, or mon, tue\" value=\"mon, tue\"",
-        ),
-        ("remove.0", "id=\"r1-device\""),
-    ] {
+    for (word, field, value) in
+        [("add", "r2-query", ""), ("up.1", "r0-days", "mon, tue"), ("remove.0", "r0-country", "FR")]
+    {
         let answer = send(&web, &cookie, "/links/new", &with(&[("rows", word)])).await;
         let text = answer.text();
-        assert!(answer.status == 200 && text.contains(shown), "{word}: {text}");
+        assert_eq!(answer.status, 200, "{word}: {text}");
+        let tag = tag(&text, field);
+        assert!(tag.contains(&format!(" value=\"{value}\"")), "{word}: {tag}");
         assert!(text.contains("value=\"ruled\"") && text.len() < 50_000, "{word}");
         assert!(answer.header("content-security-policy").contains("connect-src 'self'"));
     }

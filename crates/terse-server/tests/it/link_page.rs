@@ -162,6 +162,30 @@ async fn a_wrong_period_is_reported_beside_its_field() {
 }
 
 #[tokio::test]
+async fn a_click_counts_on_its_day_in_the_time_zone_of_the_page() {
+    let page = Page::new().await;
+    let at = Timestamp::parse("2020-03-04T23:30:00Z").unwrap();
+    page.web.clicks.add([Click { at, ..page.click(0) }]);
+    let days = "period=custom&from=2020-03-01&to=2020-03-10";
+    let shows = |text: &str, day: &str| {
+        assert_eq!(text.matches("</th><td>1</td>").count(), 1, "{day} in {text}");
+        assert!(text.contains(&format!("<th scope=\"row\">{day}</th><td>1</td>")), "{day}: {text}");
+    };
+    for (zone, day) in [
+        ("", "Wed 4 Mar 2020"),
+        ("&tz=UTC", "Wed 4 Mar 2020"),
+        ("&tz=America/New_York", "Wed 4 Mar 2020"),
+        ("&tz=Asia/Tokyo", "Thu 5 Mar 2020"),
+    ] {
+        shows(&page.text(&format!("/links/abc?{days}{zone}")).await, day);
+    }
+    // The zone of the browser, without one in the address.
+    let page = Page { cookie: format!("{}; terse_zone=Asia/Tokyo", page.cookie), ..page };
+    shows(&page.text(&format!("/links/abc?{days}")).await, "Thu 5 Mar 2020");
+    shows(&page.text(&format!("/links/abc?{days}&tz=UTC")).await, "Wed 4 Mar 2020");
+}
+
+#[tokio::test]
 async fn all_values_are_a_table_and_a_file() {
     let page = Page::new().await;
     let referrers = ["=1+1", "a.example", "b.example"];
@@ -354,4 +378,18 @@ async fn the_qr_code_is_shown_as_it_will_be_downloaded() {
         assert!(!text.contains("<script>"));
     }
     assert_eq!(page.open("/links/none/qr").await.status, 404);
+}
+
+#[tokio::test]
+async fn a_link_can_be_managed_while_its_clicks_cannot_be_read() {
+    let page = Page::new().await;
+    page.web.clicks.away.store(true, std::sync::atomic::Ordering::Relaxed);
+    for path in ["/links/abc", "/links/abc/live"] {
+        let answer = page.open(path).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 503, "{path}: {text}");
+        for part in ["The clicks cannot be read", "data-copy=", "/links/abc/edit", "/abc/delete"] {
+            assert!(text.contains(part), "{path} lacks {part}: {text}");
+        }
+    }
 }

@@ -23,6 +23,12 @@ async fn make(web: &Web, key: &str, body: serde_json::Value) {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
+/// The links of a list in their order: what follows `/links/` in the paths of their pages.
+fn rows(text: &str) -> Vec<&str> {
+    let rows = text.split("class=\"copy-source\" href=\"/links/").skip(1);
+    rows.filter_map(|rest| rest.split('"').next()).collect()
+}
+
 #[tokio::test]
 async fn an_account_sees_its_own_links_with_their_state() {
     let (web, cookie) = signed_in().await;
@@ -105,11 +111,7 @@ async fn links_are_searched_and_filtered() {
         ("?show=active&q=example", &["plain", "tagged"]),
     ] {
         let text = open(&web, &cookie, &format!("/links{query}")).await.text();
-        let mut shown: Vec<&str> = text
-            .split("class=\"copy-source\" href=\"/links/")
-            .skip(1)
-            .filter_map(|rest| rest.split('"').next())
-            .collect();
+        let mut shown = rows(&text);
         shown.sort_unstable();
         assert_eq!(shown, codes, "{query}");
         assert_eq!(text.contains("No links match."), codes.is_empty(), "{query}");
@@ -246,13 +248,13 @@ async fn selected_links_are_tagged_archived_deleted_restored_and_exported_togeth
     make(&web, crate::web::OTHER.0, theirs).await;
     let picks = "pick.one=&pick.two=&pick.theirs=&pick.nothing=";
     for (fields, location) in [
-        ("action=tag&tag=q4", "/links?done=tagged&count=2"),
-        ("action=untag&tag=q4", "/links?done=untagged&count=2"),
+        ("action=tag&tag=q4", "/links?done=tagged&count=2&of=4"),
+        ("action=untag&tag=q4", "/links?done=untagged&count=2&of=4"),
         ("action=tag&tag=+", "/links?done=tag&count=0"),
-        ("action=archive", "/links?done=archived&count=2"),
-        ("action=unarchive&back=%2Flinks%3Fq%3Dx", "/links?q=x&done=unarchived&count=2"),
-        ("action=archive&back=%2F%2Fevil.example", "/links?done=archived&count=2"),
-        ("action=unarchive", "/links?done=unarchived&count=2"),
+        ("action=archive", "/links?done=archived&count=2&of=4"),
+        ("action=unarchive&back=%2Flinks%3Fq%3Dx", "/links?q=x&done=unarchived&count=2&of=4"),
+        ("action=archive&back=%2F%2Fevil.example", "/links?done=archived&count=2&of=4"),
+        ("action=unarchive", "/links?done=unarchived&count=2&of=4"),
         ("action=delete", "/links?deleted=one%2Ctwo"),
         ("action=", "/links?done=none&count=0"),
     ] {
@@ -266,9 +268,14 @@ async fn selected_links_are_tagged_archived_deleted_restored_and_exported_togeth
     let text = open(&web, &cookie, "/links?deleted=one%2Ctwo%2C%3Cb%3E").await.text();
     assert!(text.contains("2 links are deleted.") && text.contains("name=\"pick.two\""), "{text}");
     let answer = send(&web, &cookie, &format!("action=restore&{picks}")).await;
-    assert_eq!(answer.header("location"), "/links?done=restored&count=2");
+    assert_eq!(answer.header("location"), "/links?done=restored&count=2&of=4");
     let text = open(&web, &cookie, "/links?done=restored&count=2").await.text();
     assert!(text.contains("2 links are restored."), "{text}");
+    let text = open(&web, &cookie, "/links?done=tagged&count=2&of=4").await.text();
+    let words = "2 of 4 links are tagged. The others could not be changed.";
+    assert!(text.contains(words) && text.contains("role=\"alert\""), "{text}");
+    let text = open(&web, &cookie, "/links?deleted=one%2Ctwo").await.text();
+    assert!(!text.contains("are deleted."), "restored links are not called deleted: {text}");
     let file = send(&web, &cookie, &format!("action=export&{picks}")).await;
     assert_eq!(file.header("content-disposition"), "attachment; filename=\"links.csv\"");
     let text = file.text();
@@ -280,6 +287,39 @@ async fn selected_links_are_tagged_archived_deleted_restored_and_exported_togeth
     assert!(text.contains("\n-dash,https://go.example/-dash,"), "{text}");
     assert_eq!(send(&web, &cookie, &format!("action=explode&{picks}")).await.status, 400);
     assert_eq!(send(&web, &cookie, "action=archive&pick.a%2Fb=").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_menu_of_a_row_leads_back_to_the_list() {
+    let (web, cookie) = signed_in().await;
+    make(&web, OWNER.0, json!({"long_url": "https://example.com/1", "alias": "one"})).await;
+    let act = async |part: &str, body: &str| {
+        let headers = [
+            ("content-type", "application/x-www-form-urlencoded"),
+            ("host", "go.example"),
+            ("sec-fetch-site", "same-origin"),
+            ("cookie", &*cookie),
+        ];
+        let answer = web.call(&format!("POST /links/one/{part}"), &headers, body.to_owned()).await;
+        assert_eq!(answer.status, 303, "{}", answer.text());
+        answer.header("location").to_owned()
+    };
+    let back = "back=%2Flinks%3Fq%3Done%26cursor%3Dx";
+    let list = "/links?q=one&cursor=x";
+    for (part, field, end) in [
+        ("archive", "archived=true", "&done=archived&count=1"),
+        ("archive", "archived=false", "&done=unarchived&count=1"),
+        ("delete", "", "&deleted=one"),
+        ("restore", "", "&done=restored&count=1"),
+    ] {
+        assert_eq!(act(part, &format!("{back}&{field}")).await, format!("{list}{end}"), "{part}");
+    }
+    // Another site, or another page, is no list.
+    for back in ["https%3A%2F%2Fevil.example%2Flinks", "%2F%2Fevil.example", "%2Flinks%2Fone"] {
+        let there = act("archive", &format!("archived=true&back={back}")).await;
+        assert_eq!(there, "/links/one?done=archived");
+    }
+    assert_eq!(act("delete", "").await, "/links?deleted=one");
 }
 
 #[tokio::test]
@@ -310,7 +350,60 @@ async fn the_rows_alone_are_a_small_fragment_and_show_clicks_by_humans() {
 }
 
 #[tokio::test]
-async fn links_are_listed_by_domain_and_age() {
+async fn links_are_filtered_by_their_domain() {
+    let (web, cookie) = signed_in().await;
+    for (alias, domain) in [("here", "go.example"), ("there", "b.example")] {
+        let target = format!("https://example.com/{alias}");
+        let body = json!({"long_url": target, "alias": alias, "domain": domain});
+        make(&web, OWNER.0, body).await;
+    }
+    let (here, there) = ("here", "there?domain=b.example");
+    for (query, shown) in [
+        ("", &[there, here][..]),
+        ("?domain=", &[there, here]),
+        ("?domain=go.example", &[here]),
+        ("?domain=b.example", &[there]),
+        ("?domain=b.example&q=here", &[there]),
+        ("?domain=go.example&q=there", &[]),
+    ] {
+        let text = open(&web, &cookie, &format!("/links{query}")).await.text();
+        assert_eq!(rows(&text), shown, "{query}");
+    }
+    let text = open(&web, &cookie, "/links?domain=b.example").await.text();
+    assert!(text.contains("<option selected>b.example</option>"), "{text}");
+    // The other filters keep it.
+    assert!(text.contains("href=\"/links?show=active&#38;domain=b.example\""), "{text}");
+}
+
+#[tokio::test]
+async fn links_with_clicks_are_listed_by_their_number() {
+    use terse_core::clicks::{BotKind, Click, ClickTarget, LinkId};
+    let (web, cookie) = signed_in().await;
+    let wanted = [("many", 12), ("some", 3), ("few", 2), ("none", 0)];
+    // Neither the order of their ages nor that of their names.
+    for alias in ["few", "none", "many", "some"] {
+        let target = format!("https://example.com/{alias}");
+        make(&web, OWNER.0, json!({"long_url": target, "alias": alias})).await;
+        web.clock.advance(std::time::Duration::from_secs(1));
+    }
+    for link in web.store.everything() {
+        let (_, count) = wanted.iter().find(|(code, _)| *code == link.key.code.as_str()).unwrap();
+        let target = ClickTarget::Link(LinkId::of(&link), OWNER.1);
+        let click = Click::bare(web.clock.now(), target);
+        // The figure leaves out the click of a bot.
+        let bot = (*count > 0).then(|| Click { bot: Some(BotKind::Tool), ..click.clone() });
+        web.clicks.add(vec![click; *count]);
+        web.clicks.add(bot);
+    }
+    let text = open(&web, &cookie, "/links?sort=clicks").await.text();
+    assert_eq!(rows(&text), wanted.map(|(code, _)| code), "{text}");
+    let figures = text.split("class=\"link-clicks\"").skip(1);
+    let figures = figures.map(|rest| rest.split("<b>").nth(1).unwrap().split('<').next().unwrap());
+    assert_eq!(figures.collect::<Vec<_>>(), ["12", "3", "2", "0"]);
+}
+
+#[tokio::test]
+async fn links_are_listed_by_age() {
     let (web, cookie) = signed_in().await;
     for alias in ["first", "second"] {
         make(&web, OWNER.0, json!({"long_url": "https://example.com/1", "alias": alias})).await;
@@ -356,7 +449,6 @@ async fn the_overview_sums_up_ones_own_links_and_helps_a_new_account() {
     for shown in [
         "Create your first link",
         "action=\"/links/new\"",
-        "Move from another shortener",
         "curl https://go.example/api/v1/urls",
         "data-copy=\"import json, urllib.request",
     ] {

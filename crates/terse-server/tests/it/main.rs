@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 mod account_erasure;
+mod account_page;
 mod admin_pages;
 mod api_keys;
 mod authorisation;
@@ -12,6 +13,7 @@ mod create;
 mod described;
 mod fake;
 mod fake_clicks;
+mod field_lengths;
 mod focus;
 mod home_page;
 mod http;

@@ -120,6 +120,44 @@ async fn signing_in_asks_for_a_code_on_a_second_page() {
 }
 
 #[tokio::test]
+async fn a_code_or_a_secret_from_another_site_is_refused() {
+    let web = Web::new();
+    let (cookie, secret, _) = turned_on(&web).await;
+    let right = format!("ticket={}&code={}", ticket(&web).await, code(&web, &secret));
+    let off = format!("proof={PASSWORD}");
+    for (path, cookie, body) in [
+        ("/login/code", "", &*right),
+        ("/account/two-factor", &*cookie, "seed=x&password=x&code=1"),
+        ("/account/two-factor/off", &*cookie, &*off),
+    ] {
+        for from in [
+            &[("origin", "https://evil.example")][..],
+            &[("origin", "null")],
+            &[("origin", "http://go.example.evil.example")],
+            &[("sec-fetch-site", "cross-site"), ("origin", "https://go.example")],
+            &[("sec-fetch-site", "same-site")],
+            &[],
+        ] {
+            let form = [
+                ("content-type", "application/x-www-form-urlencoded"),
+                ("host", "go.example"),
+                ("cookie", cookie),
+            ];
+            let headers = [&form[..], from].concat();
+            let answer = web.call(&format!("POST {path}"), &headers, body.to_owned()).await;
+            let got = (answer.status.as_u16(), answer.header("set-cookie"));
+            assert_eq!(got, (403, ""), "{path} {from:?} {}", answer.text());
+        }
+    }
+    // Nothing of it has used the code up.
+    let done = send(&web, "", "/login/code", &right).await;
+    assert_eq!(done.status, 303, "{}", done.text());
+    assert!(!done.header("set-cookie").is_empty());
+    let account = web.as_owner("GET /api/v1/account", OWNER.0, Value::Null).await;
+    assert_eq!(account.json()["two_factor"], true, "it is still on");
+}
+
+#[tokio::test]
 async fn it_is_turned_off_by_its_owner_or_by_an_admin() {
     let web = Web::new();
     let (cookie, ..) = turned_on(&web).await;

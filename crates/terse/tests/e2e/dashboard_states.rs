@@ -2,6 +2,7 @@
 //! with errors, open menus, imports under way; on a wide screen and a phone, in the light and the
 //! dark theme.
 
+use fantoccini::Locator;
 use serde_json::{Value, json};
 
 use crate::browser::run_scenario;
@@ -17,7 +18,10 @@ fn the_dashboard_passes_axe_in_every_state() {
         empty_pages(&mut states).await;
         refused_forms(&mut states).await;
         links(&mut states, &world).await;
+        forms_of_links(&mut states, &world).await;
+        webhooks(&mut states, &world).await;
         accounts(&mut states, &world).await;
+        moderation(&mut states, &world).await;
         imports(&mut states, &world).await;
         branding(&mut states).await;
         states.done();
@@ -131,6 +135,7 @@ async fn links(states: &mut States<'_>, world: &World) {
         ("rules-none", "/links/launch/rules"),
         ("rules-refused", "/links/launch/rules?try=1&country=Atlantis"),
         ("period-refused", "/links/launch?period=custom&from=2026-02-01&to=2026-01-01"),
+        ("overview-period-refused", "/dashboard?period=custom&from=2026-02-01&to=2026-01-01"),
         ("qr-colour-refused", "/links/launch/qr?fg=pink"),
         ("qr-contrast-refused", "/links/launch/qr?fg=%23ffffff&bg=%23ffffff"),
         ("qr-margin-refused", "/links/launch/qr?margin=99"),
@@ -180,6 +185,30 @@ async fn links(states: &mut States<'_>, world: &World) {
     states.open("link-deleted", "/links/launch").await;
 }
 
+/// A change that comes while the form is open, and a rule with a problem in its row.
+async fn forms_of_links(states: &mut States<'_>, world: &World) {
+    let browser = states.browser;
+    world.api("POST", "/urls", &json!({"alias": "shared", "long_url": "https://example.com/"}));
+    states.fill("/links/shared/edit", &[("title", "Typed by hand")]).await;
+    world.api("PATCH", "/urls/shared", &json!({"title": "Changed elsewhere"}));
+    states.refuse("link-conflict", ".link-form", ".link-form > .problem").await;
+    assert_eq!(browser.status().await, 409);
+    states.fill("/links/new", &[("long_url", "https://example.com/")]).await;
+    browser.press("#rules > summary").await;
+    browser.fill("#r0-country", "Atlantis").await;
+    browser.fill("#r0-to0", "https://example.com/at").await;
+    states.refuse("rule-refused", ".link-form", "#r0-problem").await;
+}
+
+/// A webhook that is off, and the secret of a new one, which is shown once.
+async fn webhooks(states: &mut States<'_>, world: &World) {
+    world.api("PATCH", "/webhooks/1", &json!({"enabled": false}));
+    states.open_menus("webhook-disabled", "/webhooks/1").await;
+    states.open("webhooks-disabled", "/webhooks").await;
+    states.fill("/webhooks", &[("url", "http://127.0.0.1:8/other")]).await;
+    states.refuse("webhook-created", "main form", "#fresh").await;
+}
+
 async fn accounts(states: &mut States<'_>, world: &World) {
     world.key_of_new_account("bob");
     let chidi = world.api("POST", "/admin/users", &json!({"name": "chidi"}));
@@ -190,6 +219,33 @@ async fn accounts(states: &mut States<'_>, world: &World) {
     states.browser.wait("#fresh").await;
     states.check("accounts-invited").await;
     states.open_menus("accounts-menus", "/accounts").await;
+
+    // A reset link, and a suspension without a reason.
+    let browser = states.browser;
+    let menu = "details:has(> [aria-label='Change bob'])";
+    states.fill("/accounts", &[]).await;
+    browser.press(&format!("{menu} > summary")).await;
+    browser.press(&format!("{menu} form[action='/accounts/reset'] button")).await;
+    browser.wait("#fresh").await;
+    states.check("accounts-reset-link").await;
+    states.fill("/accounts", &[]).await;
+    let unchecked = "for (const form of document.forms) form.noValidate = true";
+    browser.client.execute(unchecked, vec![]).await.unwrap();
+    browser.press(&format!("{menu} > summary")).await;
+    browser.press(&format!("{menu} button[value=suspend]")).await;
+    browser.wait("main .problem").await;
+    states.check("accounts-refused").await;
+}
+
+/// The message about a decision, with the button that takes it back.
+async fn moderation(states: &mut States<'_>, world: &World) {
+    let browser = states.browser;
+    world.api("POST", "/urls", &json!({"alias": "lure", "long_url": "https://example.com/login"}));
+    world.api("POST", "/urls/lure/report", &json!({"reason": "phishing", "text": "My bank."}));
+    states.fill("/moderation", &[]).await;
+    browser.press(".cases button[value=block][aria-label$='/lure']").await;
+    browser.wait_for_text(".toast button", "Undo").await;
+    states.check("moderation-undo").await;
 }
 
 /// Enough rows that the work on them goes on while the browser loads a page, in a file that may be
@@ -267,4 +323,58 @@ async fn branding(states: &mut States<'_>) {
     {
         states.open(name, path).await;
     }
+}
+
+/// The pages of an account that is neither a moderator nor an admin.
+const PAGES_OF_A_USER: [(&str, &str); 16] = [
+    ("overview", "/dashboard"),
+    ("links", "/links"),
+    ("tags", "/tags"),
+    ("domains", "/domains"),
+    ("webhooks", "/webhooks"),
+    ("account", "/account"),
+    ("two-factor", "/account/two-factor"),
+    ("link-new", "/links/new"),
+    ("link-edit", "/links/mine/edit"),
+    ("link", "/links/mine"),
+    ("link-live", "/links/mine/live"),
+    ("link-rules", "/links/mine/rules"),
+    ("link-qr", "/links/mine/qr"),
+    ("link-history", "/links/mine/history"),
+    ("link-values", "/links/mine/values?of=browsers"),
+    ("home", "/"),
+];
+
+#[test]
+fn the_dashboard_passes_axe_for_an_account_without_a_role() {
+    let world = World::new();
+    world.add_account("bob");
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        let mut states = States::new(browser, &world.terse.url);
+        world.sign_in_as(browser, "bob", "/dashboard").await;
+        assert_eq!(browser.text("h1").await, "Welcome");
+        states.check("user-welcome").await;
+        let fields = [("long_url", "https://example.com/"), ("alias", "mine"), ("tags", "q4")];
+        states.fill("/links/new", &fields).await;
+        browser.press(".form-end button").await;
+        browser.wait_for_text(".toast", "The link is created.").await;
+        states.check("user-created").await;
+        states.fill("/webhooks", &[("url", "http://127.0.0.1:8/hook")]).await;
+        states.refuse("user-webhook", "main form", "#fresh").await;
+        world.follow("mine", 3);
+        for (name, path) in PAGES_OF_A_USER {
+            states.open(&format!("user-{name}"), path).await;
+            assert_eq!(browser.status().await, 200, "{path}");
+        }
+        // What only others see.
+        for path in ["/moderation", "/accounts", "/branding", "/system", "/import"] {
+            browser.open(&format!("{}{path}", world.terse.url)).await;
+            assert_eq!(browser.status().await, 404, "{path}");
+            browser.check_page().await;
+            let entry = format!("a[href='{path}']");
+            assert!(browser.client.find(Locator::Css(&entry)).await.is_err(), "a link to {path}");
+        }
+        states.check("user-not-found").await;
+        states.done();
+    });
 }

@@ -138,7 +138,8 @@ const SEND: &str = "const [at, text] = arguments;
     if (!form) return false;
     for (const field of form.querySelectorAll(typed)) field.value = text;
     [form.noValidate, document.documentElement.dataset.sent] = [true, ''];
-    form.requestSubmit();
+    // Some forms do nothing without the button that says what to do.
+    form.requestSubmit(form.querySelector('[name=action]:is([value=save], [value=suspend])'));
     return true";
 
 /// Sends every form of a page with hostile texts: the answer shows them again.
@@ -172,7 +173,8 @@ async fn shows(browser: &Browser, url: &str, payload: &str) {
 
 #[test]
 fn hostile_data_stays_text_on_every_page() {
-    let world = World::new();
+    let world = World::with(&["accounts.sign_up=open"]);
+    world.key_of_new_account("bob");
     fill(&world);
     run_scenario(true, &[&world.terse.url], async |browser| {
         world.sign_in(browser, "/dashboard").await;
@@ -269,11 +271,16 @@ fn hostile_data_stays_text_on_every_page() {
             "/branding",
             "/account",
             "/account/two-factor",
+            "/signup",
+            "/accounts",
+            // The form of `/import` has a file alone, which `upload` has sent.
         ] {
             let sent = send_forms(browser, &format!("{}{page}", world.terse.url)).await;
             assert!(sent > 0, "{page} has no form");
             forms += sent;
         }
+        // The reason of the suspension is shown.
+        shows(browser, &format!("{}/accounts", world.terse.url), PAYLOADS[0]).await;
         // What chats and social networks get.
         let robot = json!({"userAgent": "facebookexternalhit/1.1"});
         browser.devtools("Network.setUserAgentOverride", robot).await;

@@ -1,6 +1,7 @@
 //! Browser tests of the pages with the real binary.
 #![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod accent;
 mod accounts;
 mod axe;
 mod browser;
@@ -10,6 +11,7 @@ mod first_run;
 mod hostile;
 mod import;
 mod journeys;
+mod keyboard;
 #[path = "../it/process.rs"]
 #[allow(dead_code, reason = "the other test binary uses the rest")]
 mod process;
@@ -18,3 +20,4 @@ mod showcase;
 mod signed_in;
 mod states;
 mod walks;
+mod world_map;

@@ -1,9 +1,11 @@
 //! What the scripts add to the pages: values of a chart under the pointer, passwords that can be
-//! shown, sharing, and a QR code that follows the form.
+//! shown, sharing, a QR code and an address that follow the form, times in the visitor's zone; and
+//! the bookmark that shortens a page.
 
+use fantoccini::Locator;
 use serde_json::{Value, json};
 
-use crate::browser::{Browser, run_scenario};
+use crate::browser::{Browser, destination, run_scenario};
 use crate::dashboard::World;
 
 impl Browser {
@@ -178,4 +180,120 @@ async fn qr_follows_the_form(browser: &Browser, url: &str) {
     drawn([0x0a, 0x5c, 0x8f]).await;
     browser.wait("[data-qr-file][href*='format=svg'][href*='fg=0a5c8f'][href*='size=256']").await;
     browser.wait("[data-qr-file][href*='format=png'][href*='fg=0a5c8f'][href*='size=256']").await;
+}
+
+/// A browser without scripts offers no fields that only a script reads.
+#[test]
+fn without_scripts_the_form_has_no_fields_for_the_colours_of_the_qr_code() {
+    let world = World::new();
+    for (scripts, is_shown) in [(false, false), (true, true)] {
+        run_scenario(scripts, &[&world.terse.url], async |browser| {
+            world.sign_in(browser, "/links/new").await;
+            browser.press("#qr-code > summary").await;
+            let shown = async |css: &str| {
+                browser.client.find(Locator::Css(css)).await.unwrap().is_displayed().await.unwrap()
+            };
+            assert!(shown("#qr-code img").await, "the sample needs no script");
+            for field in ["#qr-fg", "#qr-bg", "#qr-size", "label[for=qr-fg]"] {
+                assert_eq!(shown(field).await, is_shown, "{field}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_fields_of_a_campaign_show_the_address_that_is_stored() {
+    let world = World::new();
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        let shown = async || {
+            let shown = browser.client.find(Locator::Css("[data-campaign-result] output")).await;
+            let shown = shown.unwrap();
+            assert!(shown.is_displayed().await.unwrap());
+            shown.prop("textContent").await.unwrap().unwrap_or_default()
+        };
+        let stored = |alias: &str| {
+            let link = world.api("GET", &format!("/urls/{alias}"), &Value::Null);
+            link["long_url"].as_str().unwrap().to_owned()
+        };
+        world.sign_in(browser, "/links").await;
+        for (alias, target, fields) in [
+            (
+                "spelled",
+                "https://example.com/a?b=%20x+y;z&utm_source=old&&c#d",
+                &[("utm_source", "news letter"), ("utm_campaign", "q&a=100% +1")][..],
+            ),
+            (
+                "odd-signs",
+                "https://EXAMPLE.com:443/\u{e4}?q='\"<>|\u{e4}",
+                &[("utm_term", "\u{e4} \u{65e5}\u{672c}"), ("utm_content", "a*b~c!'()_-.")],
+            ),
+            ("bare", "https://example.com", &[("utm_medium", " mail ")]),
+        ] {
+            browser.open(&format!("{}/links/new", world.terse.url)).await;
+            browser.fill("#long_url", target).await;
+            browser.fill("#alias", alias).await;
+            browser.press("details:has(#utm_source) > summary").await;
+            for (field, text) in fields {
+                browser.fill(&format!("#{field}"), text).await;
+            }
+            let said = shown().await;
+            assert!(fields.iter().all(|(field, _)| said.contains(&format!("{field}="))), "{said}");
+            browser.press(".form-end button").await;
+            browser.wait_for_text(".toast", "The link is created.").await;
+            assert_eq!(stored(alias), said);
+        }
+        // A parameter of the target is removed, and another one replaced.
+        browser.open(&format!("{}/links/spelled/edit", world.terse.url)).await;
+        browser.fill("#utm_source", "").await;
+        browser.fill("#utm_campaign", "spring").await;
+        let said = shown().await;
+        assert_eq!(said, "https://example.com/a?b=%20x+y;z&c&utm_campaign=spring#d");
+        browser.press(".form-end button").await;
+        browser.wait_for_text(".toast", "The link is changed.").await;
+        assert_eq!(stored("spelled"), said);
+    });
+}
+
+#[test]
+fn the_bookmark_opens_the_form_with_the_address_of_the_page() {
+    let world = World::new();
+    let url = &*world.terse.url;
+    let host = format!("http://{}", destination());
+    let page = format!("{host}/shop?q=a%20b+c&d=%C3%A4&url=%26#part");
+    run_scenario(true, &[url, &host], async |browser| {
+        world.sign_in(browser, "/account").await;
+        let bookmark = browser.attribute(".bookmarklet", "href").await;
+        let code = bookmark.strip_prefix("javascript:").unwrap_or_else(|| panic!("{bookmark}"));
+        browser.open(&page).await;
+        browser.landed(&page).await;
+        browser.run(code).await;
+        browser.wait("#long_url").await;
+        let here = browser.client.current_url().await.unwrap();
+        assert!(here.as_str().starts_with(&format!("{url}/links/new?url=")), "{here}");
+        let sent = here.query_pairs().find(|(name, _)| name == "url").unwrap().1.into_owned();
+        assert_eq!(sent, page);
+        let field = browser.client.find(Locator::Css("#long_url")).await.unwrap();
+        assert_eq!(field.prop("value").await.unwrap(), Some(page.clone()));
+        // The form saves it as it is.
+        browser.press(".form-end button").await;
+        browser.wait_for_text(".toast", "The link is created.").await;
+        assert_eq!(browser.attribute(".link-goes a", "href").await, page);
+    });
+}
+
+#[test]
+fn the_first_page_after_signing_in_has_the_time_zone_of_the_browser() {
+    let world = World::new();
+    // In Tokyo, the next day has begun.
+    let later = json!({"alias": "later", "long_url": "https://example.com/",
+        "valid_from": "2999-07-01T20:00:00Z"});
+    world.api("POST", "/urls", &later);
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        let zone = json!({ "timezoneId": "Asia/Tokyo" });
+        browser.devtools("Emulation.setTimezoneOverride", zone).await;
+        world.sign_in(browser, "/links").await;
+        assert_eq!(browser.text(".link-row .pill").await, "starts 2 Jul 2999");
+        let cookies = browser.run("return document.cookie").await;
+        assert!(cookies.as_str().unwrap().contains("terse_zone=Asia/Tokyo"), "{cookies}");
+    });
 }

@@ -7,6 +7,7 @@ use fantoccini::key::Key;
 use serde_json::json;
 
 use crate::browser::run_scenario;
+use crate::dashboard::World;
 use crate::process::{Served, folder};
 
 #[test]
@@ -230,14 +231,27 @@ fn a_new_key_stays_on_the_page_after_copying() {
         press("form[action='/account/keys'] button").await;
         browser.wait(".fresh button.copy:not([hidden])").await;
         let key = browser.text("#fresh").await;
-        press("button.copy").await;
-        for _ in 0..100 {
-            if browser.text("button.copy").await + &browser.text(".copy-status").await != "Copy" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        press(".fresh button.copy").await;
+        browser.wait_for_text(".fresh button.copy", "Copied").await;
         assert_eq!(browser.text("#fresh").await, key);
+        // And it is what was copied.
+        let field = browser.client.find(Locator::Css("#key")).await.unwrap();
+        field.send_keys(&format!("{}v", char::from(Key::Control))).await.unwrap();
+        assert_eq!(field.prop("value").await.unwrap(), Some(key));
         browser.picture("key-copied").await;
+    });
+}
+
+#[test]
+fn the_account_page_names_the_browser_that_signed_in() {
+    let world = World::new();
+    run_scenario(true, &[&world.terse.url], async |browser| {
+        let agent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:127.0) Gecko/20100101 \
+            Firefox/127.0";
+        let agent = json!({ "userAgent": agent });
+        browser.devtools("Network.setUserAgentOverride", agent).await;
+        world.sign_in(browser, "/account").await;
+        let named = browser.text("section[aria-labelledby=browsers] li:only-child b").await;
+        assert_eq!(named, "Firefox on Windows");
     });
 }

@@ -3,6 +3,7 @@
 //! dark theme.
 
 use serde_json::json;
+use terse_core::PageLanguage;
 
 use crate::browser::{Browser, run_scenario};
 use crate::dashboard::World;
@@ -117,7 +118,7 @@ fn visitors_pages_pass_axe_in_every_state_and_language() {
     links_in_every_state(&world);
     let (temp, data) = folder();
     let output = temp.path().join("output");
-    let new_server = Served::start_with_output(&data, &[], &output);
+    let new_server = Served::start_with_output(&data, &["anonymous.create=false"], &output);
     let output = std::fs::read_to_string(&output).unwrap();
     let setup = output.split_whitespace().find(|word| word.contains("/setup?token=")).unwrap();
     let url = &*world.terse.url;
@@ -128,6 +129,11 @@ fn visitors_pages_pass_axe_in_every_state_and_language() {
         browser.open(&format!("{unknown_host}/plain")).await;
         assert_eq!(browser.status().await, 421);
         states.check("unknown-host").await;
+
+        // A server on which only accounts create links, and only by invitation.
+        browser.open(&new_server.url).await;
+        assert!(browser.text(".notice").await.contains("ask an admin of this server for one"));
+        states.check("home-closed").await;
 
         // Accounts.
         browser.open(setup).await;
@@ -192,23 +198,37 @@ async fn home_and_links(states: &mut States<'_>) {
     }
 }
 
+/// The pages that are in the visitor's language.
+const TRANSLATED: [(&str, &str); 11] = [
+    ("home", "/"),
+    ("preview", "/plain+"),
+    ("preview-protected", "/secret+"),
+    ("password", "/secret"),
+    ("report", "/plain?report"),
+    ("report-sent", "/r/plain/report?sent"),
+    ("warning", "/lure"),
+    ("blocked", "/gone"),
+    ("expired", "/brief"),
+    ("used-up", "/once"),
+    ("not-found", "/nosuch9"),
+];
+
+/// All of axe-core in a language with long words and in one without spaces. Of the others, that the
+/// page is in the language and needs no scrolling sideways: on a phone, and at 400 % zoom.
 async fn in_other_languages(states: &mut States<'_>) {
-    for language in ["de", "ja"] {
+    for language in PageLanguage::ALL.map(PageLanguage::tag) {
         states.language = language;
         states.browser.prefer_language(language).await;
-        for (name, path) in [
-            ("home", "/"),
-            ("preview", "/plain+"),
-            ("preview-protected", "/secret+"),
-            ("password", "/secret"),
-            ("report", "/plain?report"),
-            ("warning", "/lure"),
-            ("blocked", "/gone"),
-            ("expired", "/brief"),
-            ("used-up", "/once"),
-            ("not-found", "/nosuch9"),
-        ] {
-            states.open(&format!("{name}-{language}"), path).await;
+        for (name, path) in TRANSLATED {
+            if matches!(language, "de" | "ja") {
+                states.open(&format!("{name}-{language}"), path).await;
+            } else {
+                states.browser.open(&format!("{}{path}", states.url)).await;
+            }
+            for width in [390, 320] {
+                states.browser.screen(width, 844, false).await;
+                states.browser.check_page_in(language).await;
+            }
         }
     }
     states.language = "en";

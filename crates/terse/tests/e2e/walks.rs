@@ -83,7 +83,9 @@ impl Browser {
         assert_eq!(self.client.find_all(Locator::Css("h1")).await.expect("headings").len(), 1);
         assert_eq!(self.attribute("html", "lang").await, language);
         if self.scripts {
-            let wide = "return document.documentElement.scrollWidth > innerWidth";
+            // A phone widens the window to a page that is too wide, and shows it smaller.
+            let wide = "const { scrollWidth, clientWidth } = document.documentElement;
+                return scrollWidth > clientWidth";
             assert_eq!(
                 self.client.execute(wide, vec![]).await.expect("a width"),
                 json!(false),
@@ -123,23 +125,11 @@ fn a_long_link_is_pasted_shortened_copied_and_followed() {
         let copy = browser.client.find(Locator::Css("button.copy")).await.unwrap();
         assert!(copy.is_displayed().await.unwrap());
         copy.click().await.unwrap();
-        browser.wait("button.copy").await;
-        let mut said = String::new();
-        for _ in 0..100 {
-            said = browser.text("button.copy").await + &browser.text(".copy-status").await;
-            if said != "Copy" {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        browser.wait_for_text("button.copy", "Copied").await;
         browser.picture("made").await;
-        if said == "Copied" {
-            let field = browser.client.find(Locator::Css("#long_url")).await.unwrap();
-            field.send_keys(&format!("{}v", char::from(Key::Control))).await.unwrap();
-            assert_eq!(field.prop("value").await.unwrap().as_deref(), Some(&*short));
-        } else {
-            assert!(said.contains("Ctrl+C"), "neither copied nor explained: {said:?}");
-        }
+        let field = browser.client.find(Locator::Css("#long_url")).await.unwrap();
+        field.send_keys(&format!("{}v", char::from(Key::Control))).await.unwrap();
+        assert_eq!(field.prop("value").await.unwrap().as_deref(), Some(&*short));
         browser.client.find(Locator::Css("#short")).await.unwrap().click().await.unwrap();
         browser.landed(&target).await;
         // The same on a phone.
