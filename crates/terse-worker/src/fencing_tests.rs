@@ -1,7 +1,7 @@
 //! A job whose lease was taken over stops before its next batch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,55 +11,13 @@ use terse_core::job::{Job, JobContext};
 use terse_core::moderation::LinkReports;
 use terse_core::registry::prelude::*;
 use terse_core::registry::{
-    AccountName, Actor, Attribution, FencingToken, JobLease, Lease, NewAccount, NewReport, NodeId,
-    RegistryError, Role, SecretHash, Session,
+    AccountName, Actor, Attribution, EventKind, NewAccount, NewReport, Role, SecretHash, Session,
 };
 use terse_core::*;
 use terse_testkit::{MemoryClickStore, MemoryRegistry, MemoryStore, alias, key, timestamp};
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::*;
-
-/// The first node's way to its leases. At one of its checks the process is paused.
-struct PausedAt {
-    registry: Arc<MemoryRegistry>,
-    checks: AtomicUsize,
-    at: usize,
-    paused: Notify,
-    resumed: Notify,
-}
-
-#[async_trait]
-impl JobLease for PausedAt {
-    async fn acquire_lease(
-        &self,
-        lease: &'static str,
-        node: &NodeId,
-        ttl: Duration,
-    ) -> Result<Option<Lease>, RegistryError> {
-        self.registry.acquire_lease(lease, node, ttl).await
-    }
-
-    async fn renew_lease(
-        &self,
-        token: FencingToken,
-        ttl: Duration,
-    ) -> Result<Timestamp, RegistryError> {
-        self.registry.renew_lease(token, ttl).await
-    }
-
-    async fn release_lease(&self, token: FencingToken) -> Result<(), RegistryError> {
-        self.registry.release_lease(token).await
-    }
-
-    async fn check_lease(&self, token: FencingToken) -> Result<(), RegistryError> {
-        if self.checks.fetch_add(1, Ordering::SeqCst) == self.at {
-            self.paused.notify_one();
-            self.resumed.notified().await;
-        }
-        self.registry.check_lease(token).await
-    }
-}
 
 struct Fixture {
     store: Arc<MemoryStore>,
@@ -70,6 +28,10 @@ struct Fixture {
 }
 
 fn fixture() -> Fixture {
+    fixture_with(Arc::new(NoScreening))
+}
+
+fn fixture_with(screen: Arc<dyn Screening>) -> Fixture {
     let (store, registry) = (Arc::new(MemoryStore::new()), Arc::new(MemoryRegistry::new()));
     let base = "https://go.example/".parse().unwrap();
     let rules = LinkPolicy {
@@ -83,7 +45,7 @@ fn fixture() -> Fixture {
         unwanted_aliases: Default::default(),
     };
     let (codes, clock) = (Arc::new(RandomCodes::new(Alphabet::Base62, 7)), Clock::default());
-    let (cache, screen) = (Arc::new(NoRouteCache), Arc::new(NoScreening));
+    let cache = Arc::new(NoRouteCache);
     let links = Links::new(store.clone(), codes, cache, screen, rules, clock.clone());
     let clicks = Arc::new(MemoryClickStore::new());
     Fixture { store, registry, clicks, links: Arc::new(links), clock }
@@ -93,24 +55,7 @@ impl Fixture {
     /// Runs the job in a process that is paused at its check number `at`; meanwhile another process
     /// takes the lease over.
     async fn run_paused(&self, job: &mut dyn Job, at: usize) {
-        let node = NodeId::parse("a").unwrap();
-        let ttl = Duration::from_secs(30);
-        let (registry, checks) = (self.registry.clone(), AtomicUsize::new(0));
-        let (paused, resumed) = (Notify::new(), Notify::new());
-        let leases = Arc::new(PausedAt { registry, checks, at, paused, resumed });
-        let lease = leases.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap();
-        let context = JobContext::leased(leases.clone(), lease.token);
-        let takeover = async {
-            leases.paused.notified().await;
-            // A restarted node takes its own lease at once; to the token it is another holder.
-            assert!(self.registry.acquire_lease("jobs", &node, ttl).await.unwrap().is_some());
-            leases.resumed.notify_one();
-        };
-        let (ended, ()) = tokio::join!(job.run(&context), takeover);
-        let error = ended.unwrap_err();
-        let fenced = matches!(error.downcast_ref(), Some(RegistryError::Fenced));
-        assert!(fenced, "{}: {error}", job.name());
-        assert_eq!(leases.checks.load(Ordering::SeqCst), at + 1, "{}", job.name());
+        terse_testkit::run_paused(&self.registry, job, at).await;
     }
 
     fn guard(&self) -> Arc<RemovalGuard> {
@@ -250,4 +195,92 @@ async fn reports_and_retention_write_nothing_without_the_lease() {
         counts,
     );
     fixture.run_paused(&mut retention, 0).await;
+}
+
+#[tokio::test]
+async fn the_rescan_writes_no_result_without_the_lease() {
+    struct BlocksAll;
+    impl Screening for BlocksAll {
+        fn screen(&self, _: &Target, _: ScreenInput<'_>) -> ScreenResult {
+            ScreenResult::Blocked { source: "a list".into() }
+        }
+    }
+    let fixture = fixture_with(Arc::new(BlocksAll));
+    let Fixture { store, registry, links, clock, .. } = &fixture;
+    put(store, alias("one", "https://example.com/")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (_lists, lists) = watch::channel(Fingerprint::default());
+    let mut rescan = Rescan::new(RescanParts {
+        links: links.clone(),
+        registry: registry.clone(),
+        old_file: folder.path().join("judged.json"),
+        lists,
+        every: Duration::from_hours(24),
+        clock: clock.clone(),
+        counts: Arc::default(),
+    });
+    fixture.run_paused(&mut rescan, 0).await;
+    let moderation = async || store.get(&key("one")).await.unwrap().unwrap().moderation;
+    assert_eq!(moderation().await, ModerationStatus::Clear);
+    assert_eq!(registry.job_progress("rescan").await.unwrap(), None);
+    let context = terse_testkit::PausedLease::take_over(registry).await;
+    rescan.run(&context).await.unwrap();
+    assert_eq!(moderation().await, ModerationStatus::Blocked);
+}
+
+/// Nothing answers.
+struct NoAnswer;
+
+#[async_trait]
+impl HttpClient for NoAnswer {
+    async fn get_if_changed(
+        &self,
+        _: &str,
+        _: RequestLimits,
+        _: &Validators,
+    ) -> Result<GetResponse, OutgoingError> {
+        Err(OutgoingError::Timeout)
+    }
+
+    async fn post(
+        &self,
+        _: &str,
+        _: &str,
+        _: Vec<u8>,
+        _: &[(&str, &str)],
+    ) -> Result<PostResponse, OutgoingError> {
+        Err(OutgoingError::Timeout)
+    }
+}
+
+#[tokio::test]
+async fn the_link_checker_flags_no_link_without_the_lease() {
+    let fixture = fixture();
+    let Fixture { store, links, clock, .. } = &fixture;
+    let mut checker =
+        LinkChecker::new(links.clone(), Arc::new(NoAnswer), clock.clone(), Arc::default());
+    let created_at = clock.now();
+    put(store, Link { created_at, ..alias("new", "https://example.com/") }).await;
+    checker.run(&JobContext::without_lease()).await.unwrap();
+    // A new link is flagged after its second failure.
+    clock.advance(Duration::from_mins(2));
+    fixture.run_paused(&mut checker, 0).await;
+    let link = store.get(&key("new")).await.unwrap().unwrap();
+    assert!(!link.flags.contains(UNREACHABLE));
+}
+
+#[tokio::test]
+async fn events_stay_in_the_outbox_without_the_lease() {
+    let fixture = fixture();
+    let event = OutboxEvent { kind: EventKind::LinkCreated, at: timestamp(0) };
+    let link = alias("one", "https://example.com/");
+    let insert = Insert { events: vec![event], ..Insert::new(link, None) };
+    fixture.store.insert(insert).await.unwrap();
+    let drain = OutboxDrain::new(fixture.store.clone(), Arc::new(NoEvents), fixture.clock.clone());
+    let mut job = OutboxDelivery::new(drain, None);
+    fixture.run_paused(&mut job, 0).await;
+    let left = async || fixture.store.outbox(None, 10).await.unwrap().entries.len();
+    assert_eq!(left().await, 1);
+    job.run(&JobContext::without_lease()).await.unwrap();
+    assert_eq!(left().await, 0);
 }

@@ -298,7 +298,7 @@ impl ScheduledBackups {
         Self { stored, files, every, keep, clock, counts }
     }
 
-    async fn run_once(&self, context: &JobContext) -> anyhow::Result<NextRun> {
+    async fn run_once(&self, context: &JobContext) -> Result<NextRun, BoxError> {
         let now = self.clock.now();
         let newest = newest_by(&self.stored.list().await?, now);
         let due = newest.and_then(|at| at.checked_add(self.every));
@@ -349,7 +349,7 @@ impl Job for ScheduledBackups {
         if done.is_err() {
             self.counts.failed.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(done?)
+        done
     }
 }
 
@@ -357,6 +357,8 @@ impl Job for ScheduledBackups {
 pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::sync::Mutex;
+
+    use terse_testkit::{MemoryRegistry, run_paused};
 
     use super::super::backup::tests::files;
     use super::*;
@@ -448,6 +450,21 @@ pub(super) mod tests {
         let all = objects.0.lock().unwrap();
         assert!(!all.contains_key(&torn) && all.contains_key("backups/notes/mine"));
         assert_eq!(all.len(), 6 * 3 + 1, "links, clicks and a manifest each");
+    }
+
+    #[tokio::test]
+    async fn a_process_without_the_lease_sends_and_deletes_no_backup() {
+        let temp = tempfile::tempdir().unwrap();
+        let (objects, mut job, clock) = site(temp.path());
+        let registry = Arc::new(MemoryRegistry::new());
+        run_paused(&registry, &mut job, 0).await;
+        assert_eq!(objects.0.lock().unwrap().len(), 0);
+        for _ in 0..ALWAYS_KEPT {
+            job.run(&JobContext::without_lease()).await.unwrap();
+            clock.advance(Duration::from_hours(30 * 24));
+        }
+        run_paused(&registry, &mut job, 1).await;
+        assert_eq!(job.stored.list().await.unwrap().len(), ALWAYS_KEPT + 1, "none is deleted");
     }
 
     #[tokio::test]
