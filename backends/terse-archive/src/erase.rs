@@ -2,7 +2,8 @@
 //!
 //! The click store lists its tombstones. The job searches all files for them at most every six
 //! hours, so that an erased click is gone within a day. A file is read only if its Bloom filters
-//! say that it may hold such a click; it is then written again without it, or deleted.
+//! say that it may hold such a click; it is then written again without it, or deleted if nothing is
+//! left. Where the storage knows conditional writes, an empty file is written instead.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -167,7 +168,9 @@ async fn erase_in(
     });
     let Some((left, erased)) = read.await? else { return Ok(0) };
     context.check_lease().await?;
-    if left.rows.is_empty() {
+    // No deletion has a condition: a process that was paused here would delete the file that the
+    // next holder of the lease has written with late clicks.
+    if left.rows.is_empty() && !storage.has_conditional_writes() {
         storage.delete(&object.name).await?;
     } else {
         let content = blocking(move || encode(left)).await?;
@@ -175,4 +178,108 @@ async fn erase_in(
     }
     tracing::info!(file = object.name, erased, "took erased clicks out of a file of the archive");
     Ok(erased)
+}
+
+#[cfg(test)]
+mod tests {
+    use terse_core::clicks::{Click, ClickTarget, LinkId, Unit};
+    use terse_core::job::Job as _;
+    use terse_core::{Clock, OwnerId};
+    use terse_testkit::{MemoryClickStore, MemoryRegistry, PausedLease, key, timestamp};
+
+    use super::*;
+    use crate::archive::{Archive, ArchiveQuery};
+    use crate::job::ArchiveJobParts;
+
+    const DAY: i64 = Unit::Day.ms();
+
+    struct Site {
+        clicks: Arc<MemoryClickStore>,
+        registry: Arc<MemoryRegistry>,
+        storage: Storage,
+        clock: Clock,
+    }
+
+    impl Site {
+        /// With a file, all of whose clicks are erased, and which the next run searches.
+        async fn with_an_erased_click() -> Self {
+            let site = Self {
+                clicks: Arc::new(MemoryClickStore::new()),
+                registry: Arc::new(MemoryRegistry::new()),
+                storage: Storage::in_memory(),
+                clock: Clock::frozen(timestamp(DAY)),
+            };
+            site.add("gone", 0).await;
+            site.run().await;
+            assert_eq!(site.codes().await, ["gone"]);
+            site.clicks.erase_links(&[key("gone")], timestamp(0), site.clock.now()).await.unwrap();
+            site.clock.advance(Duration::from_hours(7));
+            site
+        }
+
+        fn job(&self) -> ArchiveJob {
+            ArchiveJob::new(ArchiveJobParts {
+                clicks: self.clicks.clone(),
+                registry: self.registry.clone(),
+                storage: self.storage.clone(),
+                keep_raw: Duration::from_hours(30 * 24),
+                keep: None,
+                clock: self.clock.clone(),
+                counts: Arc::default(),
+            })
+        }
+
+        /// Runs the job in a process that takes the lease over.
+        async fn run(&self) {
+            let context = PausedLease::take_over(&self.registry).await;
+            self.job().run(&context).await.unwrap();
+        }
+
+        async fn add(&self, code: &str, ms: i64) {
+            let link = LinkId { key: key(code), created_at: timestamp(-DAY) };
+            let target = ClickTarget::Link(link, OwnerId(1));
+            let click = Click::bare(timestamp(ms), target);
+            terse_testkit::add_clicks(&*self.clicks, vec![click]).await;
+        }
+
+        /// The codes of all clicks in the archive.
+        async fn codes(&self) -> Vec<String> {
+            let (archive, query) = (Archive::new(self.storage.clone()), ArchiveQuery::default());
+            let mut codes = Vec::new();
+            for file in archive.files(&query).await.unwrap() {
+                let clicks = archive.read(&file, &query).await.unwrap();
+                let code = |click: &Click| click.link().unwrap().key.code.as_str().to_owned();
+                codes.extend(clicks.iter().map(code));
+            }
+            codes
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_erasure_leaves_the_file_that_another_node_has_written_meanwhile() {
+        let site = Site::with_an_erased_click().await;
+        let lease = PausedLease::after_check(site.registry.clone(), 0);
+        let meanwhile = async {
+            site.add("late", 1).await;
+            site.run().await;
+        };
+        let error = lease.run(&mut site.job(), meanwhile).await.unwrap_err();
+        assert!(error.to_string().contains("another process has changed"), "{error}");
+        assert_eq!(site.codes().await, ["late"]);
+        site.run().await;
+        assert_eq!(site.codes().await, ["late"]);
+    }
+
+    #[tokio::test]
+    async fn a_file_without_clicks_is_empty_and_takes_late_clicks() {
+        let site = Site::with_an_erased_click().await;
+        site.run().await;
+        assert_eq!(site.codes().await, Vec::<String>::new());
+        let archive = Archive::new(site.storage.clone());
+        let files = archive.files(&ArchiveQuery::default()).await.unwrap();
+        assert_eq!(archive.verify(&files[0]).await.unwrap(), 0);
+        site.add("late", 1).await;
+        site.run().await;
+        assert_eq!(site.codes().await, ["late"]);
+    }
 }

@@ -167,6 +167,19 @@ impl Storage {
         Ok(Self { store, url: url.clone(), prefix, conditional_writes })
     }
 
+    /// An empty storage that knows conditional writes.
+    #[cfg(test)]
+    pub(crate) fn in_memory() -> Self {
+        let store = Arc::new(object_store::memory::InMemory::new());
+        let url = StorageUrl::S3 { bucket: "memory".into(), prefix: String::new() };
+        Self { store, url, prefix: Path::default(), conditional_writes: true }
+    }
+
+    /// Whether the storage refuses a write whose condition does not hold.
+    pub(crate) fn has_conditional_writes(&self) -> bool {
+        self.conditional_writes
+    }
+
     /// Where it is.
     pub fn url(&self) -> &StorageUrl {
         &self.url
