@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use terse_core::clicks::{ClickStore, ClickSubject, Period, PeriodQuery, Unit};
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{FencingToken, Registry};
+use terse_core::registry::{FencingToken, JobProgress};
 use terse_core::{BoxError, Clock, ClockGuard, Timestamp};
 
 use crate::counts::ArchiveCounts;
@@ -40,7 +40,7 @@ pub struct ArchiveJobParts {
     /// The clicks.
     pub clicks: Arc<dyn ClickStore>,
     /// The job's progress.
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<dyn JobProgress>,
     /// Where the files go.
     pub storage: Storage,
     /// How long the click store keeps single clicks.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use terse_core::clicks::Unit;
-use terse_core::registry::{FencingToken, Registry, RegistryError};
+use terse_core::registry::{FencingToken, JobProgress, RegistryError};
 use terse_core::{BoxError, Timestamp};
 
 /// The name of the job, and of its progress.
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) async fn load(registry: &dyn Registry) -> Result<Self, BoxError> {
+    pub(crate) async fn load(registry: &dyn JobProgress) -> Result<Self, BoxError> {
         let Some(bytes) = registry.job_progress(JOB).await? else { return Ok(Self::default()) };
         match bytes.split_first() {
             Some((&VERSION, fields)) => Ok(postcard::from_bytes(fields)?),
@@ -45,7 +45,7 @@ impl Progress {
     /// Writes it; `Fenced` if another node has taken over.
     pub(crate) async fn save(
         &self,
-        registry: &dyn Registry,
+        registry: &dyn JobProgress,
         token: FencingToken,
     ) -> Result<(), RegistryError> {
         let bytes = postcard::to_extend(self, vec![VERSION]).unwrap_or_default();

@@ -6,18 +6,18 @@ use crate::clock::Clock;
 use crate::moderation::ModerationError;
 use crate::principal::Principal;
 use crate::registry::{
-    Actor, AlarmState, Attribution, Registry, RegistryError, RemovalAlarm, Role,
+    Actor, AlarmState, Attribution, RegistryError, RemovalAlarm, RemovalAlarms, Role,
 };
 
 /// The service.
 pub struct Removals {
-    registry: Arc<dyn Registry>,
+    registry: Arc<dyn RemovalAlarms>,
     clock: Clock,
 }
 
 impl Removals {
     /// Wires the service.
-    pub fn new(registry: Arc<dyn Registry>, clock: Clock) -> Self {
+    pub fn new(registry: Arc<dyn RemovalAlarms>, clock: Clock) -> Self {
         Self { registry, clock }
     }
 

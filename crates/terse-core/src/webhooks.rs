@@ -12,8 +12,8 @@ use crate::clock::Clock;
 use crate::link::OwnerId;
 use crate::principal::Principal;
 use crate::registry::{
-    Actor, Attribution, Deactivation, Delivery, EventKind, NewEvent, NewWebhook, Registry,
-    RegistryError, Role, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey,
+    Actor, Attribution, Deactivation, Delivery, EventKind, NewEvent, NewWebhook, RegistryError,
+    Role, SubscribedEvents, Webhook, WebhookChange, WebhookId, WebhookKey, WebhookStore,
     WebhookToggle, receiver,
 };
 use crate::store::StoreError;
@@ -66,7 +66,7 @@ pub struct WebhookEdit {
 
 /// The service.
 pub struct Webhooks {
-    registry: Arc<dyn Registry>,
+    registry: Arc<dyn WebhookStore>,
     key: WebhookKey,
     rules: TargetRules,
     signals: Arc<dyn WebhookSignals>,
@@ -76,7 +76,7 @@ pub struct Webhooks {
 impl Webhooks {
     /// Wires the service.
     pub fn new(
-        registry: Arc<dyn Registry>,
+        registry: Arc<dyn WebhookStore>,
         key: WebhookKey,
         rules: TargetRules,
         signals: Arc<dyn WebhookSignals>,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_core::job::{Job, JobContext, NextRun};
 use terse_core::metrics::Metrics;
-use terse_core::registry::{Registry, ReportState};
+use terse_core::registry::{ReportState, ReportStore};
 
 /// How often open reports are read from the registry.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ impl OldestReport {
 /// Reads the oldest open report.
 pub struct ReportWatch {
     /// Holds the reports.
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<dyn ReportStore>,
     /// What was found.
     pub oldest: Arc<OldestReport>,
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{FencingToken, Registry};
+use terse_core::registry::{FencingToken, JobProgress};
 use terse_core::{
     BoxError, Clock, Cursor, Link, Links, ListQuery, ModerationStatus, Sort, StoreError, Timestamp,
 };
@@ -36,7 +36,7 @@ pub struct RescanParts {
     /// The links and their rules.
     pub links: Arc<Links>,
     /// Keeps which scan was completed last.
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<dyn JobProgress>,
     /// Where earlier versions kept it.
     pub old_file: PathBuf,
     /// The current lists.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::clicks::{ClickStore, LinkId, Pruned, Retention};
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::Registry;
+use terse_core::registry::RegistryMaintenance;
 use terse_core::{BoxError, Clock, LinkStore, Timestamp};
 use tokio::time::{Instant, sleep};
 
@@ -38,7 +38,7 @@ const SWEEP_BATCH: usize = 500;
 /// Deletes sessions, invitations, closed reports and audit records whose time is over.
 pub struct RegistryRetention {
     /// What is pruned.
-    pub registry: Arc<dyn Registry>,
+    pub registry: Arc<dyn RegistryMaintenance>,
     /// Gives the time to delete by.
     pub guard: Arc<RemovalGuard>,
 }

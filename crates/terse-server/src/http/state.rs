@@ -186,10 +186,10 @@ impl App {
             Arc::clone(&state.clicks),
             Arc::clone(&state.registry),
         );
-        let removals = Removals::new(Arc::clone(&state.registry), state.links.clock().clone());
+        let removals = Removals::new(state.registry.clone(), state.links.clock().clone());
         let webhooks = state.webhooks.map(|webhooks| {
             Webhooks::new(
-                Arc::clone(&state.registry),
+                state.registry.clone(),
                 webhooks.key.clone(),
                 webhooks.rules.clone(),
                 Arc::new(webhooks),

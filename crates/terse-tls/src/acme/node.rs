@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use terse_core::CheckResult::{Good, Problem, Warning};
-use terse_core::registry::{AcmeRecordKind, AcmeRecords, Registry, RegistryError};
+use terse_core::registry::{AcmeRecordKind, AcmeRecords, AcmeStore, RegistryError};
 use terse_core::{
     CertificateState, CertificateStatus, Clock, Finding, Hosts, Secret, Timestamp, is_public_name,
 };
@@ -30,7 +30,7 @@ const WAIT_CHECK_INTERVAL: Duration = Duration::from_secs(30);
 /// The certificates that terse orders, as one node knows them: reads them from the registry, puts
 /// them to use, answers challenges, and tells their state.
 pub struct AcmeCertificates {
-    registry: Arc<dyn Registry>,
+    registry: Arc<dyn AcmeStore>,
     certificates: Arc<Certificates>,
     hosts: Hosts,
     directory: String,
@@ -70,7 +70,7 @@ struct Waiting {
 impl AcmeCertificates {
     /// Reads what the registry has, and uses the certificates.
     pub async fn open(
-        registry: Arc<dyn Registry>,
+        registry: Arc<dyn AcmeStore>,
         certificates: Arc<Certificates>,
         hosts: Hosts,
         directory: String,
@@ -98,7 +98,7 @@ impl AcmeCertificates {
         Ok(node)
     }
 
-    pub(crate) fn registry(&self) -> &Arc<dyn Registry> {
+    pub(crate) fn registry(&self) -> &Arc<dyn AcmeStore> {
         &self.registry
     }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use rcgen::{CertificateParams, KeyPair};
 use terse_core::job::{Job as _, JobContext};
 use terse_core::registry::prelude::*;
-use terse_core::registry::{AcmeRecordKind, AcmeRecords, FencingToken, NodeId, Registry};
+use terse_core::registry::{AcmeRecordKind, AcmeRecords, FencingToken, NodeId};
 use terse_core::{
     CertificateState, CertificateStatus as _, CheckResult, Clock, Domain, DomainChecks,
     ExchangeRequest, ExchangeResponse, Hosts, HttpExchange, NoLookup, OutgoingError, RequestLimits,
@@ -46,7 +46,7 @@ impl Fixture {
         let (certificates, clock) =
             (Arc::new(Certificates::default()), Clock::frozen(Timestamp::from_ms(NOW)));
         let node = AcmeCertificates::open(
-            registry.clone() as Arc<dyn Registry>,
+            registry.clone(),
             Arc::clone(&certificates),
             hosts.clone(),
             DIRECTORY.to_owned(),

@@ -14,7 +14,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{FencingToken, Registry, RegistrySnapshot, RegistryVersion};
+use terse_core::registry::{
+    FencingToken, JobProgress, RegistrySnapshot, RegistrySnapshots, RegistryVersion,
+};
 use terse_core::{
     BoxError, CHANGES_KEPT, ChangeCursor, ChangeFeed, Clock, EdgeCache, LinkKey, OwnerId,
     OwnerTags, Purge, PurgeError, StoreError,
@@ -53,8 +55,10 @@ pub struct CdnCounts {
 pub struct CdnPurgeParts {
     /// The changes of links.
     pub feed: Arc<dyn ChangeFeed>,
-    /// Suspended owners, blocked hosts and the job's progress.
-    pub registry: Arc<dyn Registry>,
+    /// Suspended owners and blocked hosts.
+    pub registry: Arc<dyn RegistrySnapshots>,
+    /// The job's progress.
+    pub progress: Arc<dyn JobProgress>,
     /// The CDN.
     pub cdn: Arc<dyn EdgeCache>,
     /// The name of this job, and of its progress in the registry. Several caches have a job each.
@@ -147,7 +151,7 @@ impl CdnPurge {
     async fn begin(&mut self, token: FencingToken) -> Result<(), BoxError> {
         self.waiting.clear();
         let CdnPurgeParts { feed, registry, clock, name, .. } = &self.parts;
-        let progress = registry.job_progress(name).await?;
+        let progress = self.parts.progress.job_progress(name).await?;
         let progress: Option<Progress> =
             progress.and_then(|progress| serde_json::from_slice(&progress).ok());
         let cursor = feed.last_change().await?;
@@ -325,7 +329,7 @@ impl CdnPurge {
         let oldest = self.waiting.values().map(|waiting| waiting.since_ms).min();
         let progress = Progress { purged_to: oldest.unwrap_or(wall), registry };
         let bytes = serde_json::to_vec(&progress)?;
-        self.parts.registry.put_job_progress(following.token, self.parts.name, &bytes).await?;
+        self.parts.progress.put_job_progress(following.token, self.parts.name, &bytes).await?;
         (following.saved_at, following.saved_registry) = (Some(steady), registry);
         Ok(())
     }

@@ -80,6 +80,7 @@ impl Fixture {
         let job = CdnPurge::new(CdnPurgeParts {
             feed: self.store.clone(),
             registry: self.registry.clone(),
+            progress: self.registry.clone(),
             cdn: self.edge.clone(),
             name: "cdn purge",
             owner_tags: OwnerTags::of(self.store.identity()),

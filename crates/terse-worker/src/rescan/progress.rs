@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
-use terse_core::registry::{FencingToken, Registry, RegistryError};
+use terse_core::registry::{FencingToken, JobProgress, RegistryError};
 
 use super::Fingerprint;
 
@@ -23,12 +23,12 @@ pub(super) struct CompletedScan {
 
 /// The progress of the re-scan in the registry.
 pub(super) struct Progress {
-    registry: Arc<dyn Registry>,
+    registry: Arc<dyn JobProgress>,
     old_file: PathBuf,
 }
 
 impl Progress {
-    pub(super) fn new(registry: Arc<dyn Registry>, old_file: PathBuf) -> Self {
+    pub(super) fn new(registry: Arc<dyn JobProgress>, old_file: PathBuf) -> Self {
         Self { registry, old_file }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::registry::{EnqueueResult, NewEvent, Registry, RegistryError};
+use terse_core::registry::{EnqueueResult, NewEvent, RegistryError, WebhookStore};
 use terse_core::webhooks::WebhookState;
 use terse_core::{
     BoxError, Link, LinkEvents, OutboxDrain, OutboxEntry, OutboxEvent, OwnerId, Timestamp,
@@ -33,7 +33,7 @@ pub type LinkJson = Arc<dyn Fn(&Link, Timestamp) -> serde_json::Value + Send + S
 #[derive(Clone)]
 pub struct WebhookEvents {
     pub(super) webhooks: WebhookState,
-    pub(super) registry: Arc<dyn Registry>,
+    pub(super) registry: Arc<dyn WebhookStore>,
     link_json: LinkJson,
     pub(super) counts: Arc<OutgoingCounts>,
     /// Notified when this node has written events to the outbox.
@@ -44,7 +44,7 @@ impl WebhookEvents {
     /// Reads which owners have webhooks, so that no later event is missed.
     pub async fn open(
         webhooks: WebhookState,
-        registry: Arc<dyn Registry>,
+        registry: Arc<dyn WebhookStore>,
         link_json: LinkJson,
         counts: Arc<OutgoingCounts>,
     ) -> Result<Self, RegistryError> {

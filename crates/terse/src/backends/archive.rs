@@ -74,7 +74,7 @@ pub(crate) fn jobs(
         let counts = Arc::<ArchiveCounts>::default();
         parts.jobs.push(Box::new(ArchiveJob::new(ArchiveJobParts {
             clicks: Arc::clone(&stores.clicks),
-            registry: Arc::clone(&stores.registry),
+            registry: stores.registry.clone(),
             storage: archive_storage(config)?,
             keep_raw: config.clicks.keep_raw.get(),
             keep: config.clicks.archive_keep.map(terse_core::HumanDuration::get),

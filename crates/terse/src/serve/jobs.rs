@@ -113,7 +113,7 @@ impl JobParts<'_> {
         });
         jobs.add(Rescan::new(RescanParts {
             links: Arc::clone(links),
-            registry: Arc::clone(registry),
+            registry: registry.clone(),
             old_file: config.data_dir.join("lists/judged.json"),
             lists: services.safety.changes(),
             every: config.safety.rescan_every.get(),
@@ -123,7 +123,8 @@ impl JobParts<'_> {
         for (name, cdn) in edge_caches(config, clock) {
             jobs.add(CdnPurge::new(CdnPurgeParts {
                 feed: services.store.clone(),
-                registry: Arc::clone(registry),
+                registry: registry.clone(),
+                progress: registry.clone(),
                 cdn,
                 name,
                 owner_tags: OwnerTags::of(services.store.identity()),
@@ -135,7 +136,7 @@ impl JobParts<'_> {
         jobs.add(ReportRepair(LinkReports::new(Arc::clone(links), Arc::clone(registry))));
         let clicks = (&store.clicks, &services.store);
         jobs.add(click_plane.retention(config, clicks, self.clock, &guard));
-        jobs.add(RegistryRetention { registry: Arc::clone(&store.registry), guard });
+        jobs.add(RegistryRetention { registry: store.registry.clone(), guard });
         jobs.add(OldSalts { salts: store.registry.clone() });
         let (clicks, registry) = (Arc::clone(&store.clicks), Arc::clone(&store.registry));
         jobs.add(ErasureJob { erasures: Erasures::new(Arc::clone(links), clicks, registry) });
