@@ -1,9 +1,9 @@
-//! Click counts of links, if the click store answers in time.
+//! What the click store answers in time: counts of links, reports and single clicks.
 
 use std::time::Duration;
 
-use terse_core::Link;
-use terse_core::clicks::{Count, LinkId};
+use terse_core::clicks::{ClickPage, ClickReport, ClickSubject, Count, LinkId, Period, RawQuery};
+use terse_core::{Link, StoreError};
 
 use crate::http::state::App;
 
@@ -11,6 +11,38 @@ use crate::http::state::App;
 const TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a page waits for a report or for single clicks of the click store.
 pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the API waits for them.
+pub(crate) const API_REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a reading of the click store answers; `Unavailable` if that takes longer than `limit`.
+pub(crate) async fn in_time<T, E: From<StoreError>>(
+    limit: Duration,
+    reading: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    match tokio::time::timeout(limit, reading).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into()).into()),
+    }
+}
+
+/// The report of a subject over a period.
+pub(crate) async fn report_in_time(
+    state: &App,
+    limit: Duration,
+    subject: &ClickSubject,
+    period: Period,
+) -> Result<ClickReport, StoreError> {
+    in_time(limit, state.clicks.report(subject, period, state.links.now())).await
+}
+
+/// A page of single clicks.
+pub(crate) async fn clicks_in_time(
+    state: &App,
+    limit: Duration,
+    query: &RawQuery,
+) -> Result<ClickPage, StoreError> {
+    in_time(limit, state.clicks.clicks(query)).await
+}
 
 /// The numbers of all clicks of links, in order; `None` if the click store fails or times out.
 pub(crate) async fn click_counts<'a>(

@@ -7,7 +7,6 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use jiff::tz::TimeZone;
-use terse_core::StoreError;
 use terse_core::clicks::{BotFilter, ClickPage, LinkId, RawQuery};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -16,6 +15,7 @@ use super::click_rows::{COLUMNS, ClickRowBody};
 use super::links::readable;
 use super::period::{bad_bots, parse_time};
 use super::streamed::{self, Sender};
+use crate::counts::{API_REPORT_TIMEOUT, clicks_in_time};
 use crate::describe;
 use crate::http::extract::{Authenticated, Name};
 use crate::http::params::Params;
@@ -26,8 +26,7 @@ use crate::http::state::{App, Web};
 const PAGE: usize = 1000;
 /// The size of a portion: small enough that a slow client takes one within `SEND_TIMEOUT`.
 const PORTION: usize = 32 * 1024;
-/// How long the store may take to read a page, and a client to take a portion.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a client may take for a portion.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -89,7 +88,7 @@ pub(super) async fn link_clicks(
         .map_err(|_| Problem::new(&STORE_UNAVAILABLE, "too many clicks are being read at once"))?;
     let query = RawQuery { link: LinkId::of(&link), from, to, after: None, limit: PAGE };
     // Reads the first page before the response begins: if the store fails, the client gets a 503.
-    let first = read(&state, &query).await?;
+    let first = clicks_in_time(&state, API_REPORT_TIMEOUT, &query).await?;
     let (sender, body) = streamed::body();
     tokio::spawn(write(state, query, first, (format, bots), sender, turn));
     let (kind, ending) = match format {
@@ -104,13 +103,6 @@ pub(super) async fn link_clicks(
     let mut response = ([(header::CONTENT_TYPE, kind)], body).into_response();
     response.headers_mut().extend(name.ok().map(|name| (header::CONTENT_DISPOSITION, name)));
     Ok(response)
-}
-
-async fn read(state: &App, query: &RawQuery) -> Result<ClickPage, StoreError> {
-    match timeout(READ_TIMEOUT, state.clicks.clicks(query)).await {
-        Ok(page) => page,
-        Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
-    }
 }
 
 /// Sends page after page, and reads each when the client has taken the one before. Between pages it
@@ -138,7 +130,7 @@ async fn write(
             let _ = timeout(SEND_TIMEOUT, sender.end()).await;
             return;
         }
-        page = match read(&state, &query).await {
+        page = match clicks_in_time(&state, API_REPORT_TIMEOUT, &query).await {
             Ok(page) => page,
             Err(error) => {
                 tracing::error!(%error, "a list of clicks ended early: the click store failed");

@@ -22,7 +22,7 @@ use super::keys::KeyBody;
 use super::shapes::{LinkBody, host_of};
 use super::streamed::{self, Sender};
 use super::webhooks::WebhookBody;
-use crate::counts::click_counts;
+use crate::counts::{API_REPORT_TIMEOUT, click_counts, clicks_in_time};
 use crate::describe;
 use crate::http::extract::Member;
 use crate::http::params::NoParams;
@@ -219,7 +219,7 @@ async fn write_clicks(
     }
     let mut query = RawQuery { link, from: None, to: None, after: None, limit: CLICKS };
     loop {
-        let page = state.clicks.clicks(&query).await?;
+        let page = clicks_in_time(state, API_REPORT_TIMEOUT, &query).await?;
         for click in &page.clicks {
             lines.put("click", &Clicked { place, click: ClickRowBody::new(click) });
         }

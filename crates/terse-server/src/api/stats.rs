@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::counts::{API_REPORT_TIMEOUT, in_time, report_in_time};
 use crate::describe;
 use crate::describe::ToSchema;
 use axum::Json;
@@ -99,7 +100,7 @@ pub(super) async fn all_stats(
     }
     let subject = owner.map_or(ClickSubject::Everything, ClickSubject::Owner);
     let report = report(&state, &subject, &asked).await?;
-    let top = state.clicks.top(&asked.top(owner)).await?;
+    let top = in_time(API_REPORT_TIMEOUT, state.clicks.top(&asked.top(owner))).await?;
     AllStats::new(top, &state.links.rules().hosts, &asked, &report).map(Json)
 }
 
@@ -118,7 +119,8 @@ async fn of_tag(
     })?;
     let (clicks, now) = (&*state.clicks, state.links.now());
     let period = asked.period();
-    let found = state.links.report_of_tag(principal, owner, clicks, tag, period, now).await?;
+    let reading = state.links.report_of_tag(principal, owner, clicks, tag, period, now);
+    let found = in_time(API_REPORT_TIMEOUT, reading).await?;
     let Some(TagReport { report, links }) = found else {
         let detail = format!(
             "more than {MAX_TAG_REPORT_LINKS} links have this tag; ask for the statistics of single \
@@ -249,7 +251,7 @@ async fn report(
 ) -> Result<ClickReport, Problem> {
     // Refuses too many points before the store sums up clicks.
     asked.series(&[])?;
-    Ok(state.clicks.report(subject, asked.period(), state.links.now()).await?)
+    Ok(report_in_time(state, API_REPORT_TIMEOUT, subject, asked.period()).await?)
 }
 
 /// The intervals of a series.

@@ -16,7 +16,7 @@ use super::member::Member;
 use super::session::app_page;
 use super::shell::Shell;
 use super::{NOT_FOUND, html, message, names};
-use crate::counts::REPORT_TIMEOUT;
+use crate::counts::{REPORT_TIMEOUT, clicks_in_time, report_in_time};
 use crate::http::extract::{Name, Peer};
 use crate::http::own_visitor::own_visitor;
 use crate::http::params::Params;
@@ -73,19 +73,13 @@ impl LiveRow {
 async fn latest(state: &App, link: &Link, now: Timestamp) -> Result<Vec<Click>, StoreError> {
     let month = Period { from: Some(now.saturating_sub(SPANS[0])), to: None };
     let subject = ClickSubject::Link(LinkId::of(link));
-    let report =
-        tokio::time::timeout(REPORT_TIMEOUT, state.clicks.report(&subject, month, now)).await;
-    let report =
-        report.map_err(|_| StoreError::Unavailable("reading clicks takes too long".into()))?;
-    let Some(last) = report?.tally.last else { return Ok(Vec::new()) };
+    let report = report_in_time(state, REPORT_TIMEOUT, &subject, month).await?;
+    let Some(last) = report.tally.last else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for span in SPANS {
         let from = Some(last.saturating_sub(span));
         let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: READ };
-        let page = match tokio::time::timeout(REPORT_TIMEOUT, state.clicks.clicks(&query)).await {
-            Ok(page) => page?,
-            Err(_) => return Err(StoreError::Unavailable("reading clicks takes too long".into())),
-        };
+        let page = clicks_in_time(state, REPORT_TIMEOUT, &query).await?;
         found = page.clicks;
         if page.next.is_none() {
             break;

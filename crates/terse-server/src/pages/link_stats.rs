@@ -21,7 +21,7 @@ use super::shell::Shell;
 use super::window::Window;
 use super::world_map::WorldMap;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message, names};
-use crate::counts::REPORT_TIMEOUT;
+use crate::counts::{REPORT_TIMEOUT, clicks_in_time, report_in_time};
 use crate::http::extract::Name;
 use crate::http::params::Params;
 use crate::http::problem::Problem;
@@ -195,23 +195,14 @@ pub(super) fn who(click: &Click) -> String {
 
 async fn report(state: &App, link: &Link, period: Period) -> Result<ClickReport, StoreError> {
     let subject = ClickSubject::Link(LinkId::of(link));
-    match tokio::time::timeout(
-        REPORT_TIMEOUT,
-        state.clicks.report(&subject, period, state.links.now()),
-    )
-    .await
-    {
-        Ok(report) => report,
-        Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
-    }
+    report_in_time(state, REPORT_TIMEOUT, &subject, period).await
 }
 
 /// The single click at the end of a report, as long as single clicks are kept.
 async fn last_click(state: &App, link: &Link, report: &ClickReport) -> Option<Click> {
     let from = report.tally.last;
     let query = RawQuery { link: LinkId::of(link), from, to: None, after: None, limit: 64 };
-    let reading = tokio::time::timeout(REPORT_TIMEOUT, state.clicks.clicks(&query));
-    let page = reading.await.ok()?.ok()?;
+    let page = clicks_in_time(state, REPORT_TIMEOUT, &query).await.ok()?;
     page.clicks.into_iter().rfind(|click| Some(click.at) == from)
 }
 

@@ -19,7 +19,7 @@ use super::session::app_page;
 use super::shell::Shell;
 use super::window::Window;
 use super::{BAD_FORM, NOT_FOUND, UNAVAILABLE, html, message};
-use crate::counts::REPORT_TIMEOUT;
+use crate::counts::{REPORT_TIMEOUT, report_in_time};
 use crate::http::params::Params;
 use crate::http::problem::Problem;
 use crate::http::state::{App, Web};
@@ -53,11 +53,7 @@ pub(super) async fn report(
     period: Period,
 ) -> Result<ClickReport, StoreError> {
     let subject = ClickSubject::Owner(member.here.account.id);
-    let reading = state.clicks.report(&subject, period, state.links.now());
-    match tokio::time::timeout(REPORT_TIMEOUT, reading).await {
-        Ok(report) => report,
-        Err(_) => Err(StoreError::Unavailable("reading clicks takes too long".into())),
-    }
+    report_in_time(state, REPORT_TIMEOUT, &subject, period).await
 }
 
 pub(super) async fn show(

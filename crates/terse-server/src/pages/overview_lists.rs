@@ -5,8 +5,7 @@ use std::collections::HashSet;
 
 use terse_core::clicks::{BusyLink, Period};
 use terse_core::{
-    BusiestLink, Link, LinkError, LinkKey, LinkStatus, ListQuery, Sort, StoreError, TagClicks,
-    Timestamp,
+    BusiestLink, Link, LinkError, LinkKey, LinkStatus, ListQuery, Sort, TagClicks, Timestamp,
 };
 use url::form_urlencoded::byte_serialize;
 
@@ -15,7 +14,7 @@ use super::format::{ago, grouped, middle_cut};
 use super::link::{page_of, path};
 use super::member::Member;
 use super::shell::Shell;
-use crate::counts::{REPORT_TIMEOUT, counts};
+use crate::counts::{REPORT_TIMEOUT, counts, in_time};
 use crate::http::host::short_url;
 use crate::http::state::App;
 
@@ -89,8 +88,7 @@ impl Lists {
             && count(state, member, deleted).await? == 0;
         let clicks = &*state.clicks;
         let reading = state.links.busiest(member.principal.caller, clicks, period, WITH_TAGS);
-        let slow = |_| StoreError::Unavailable("reading clicks takes too long".into());
-        let busiest = tokio::time::timeout(REPORT_TIMEOUT, reading).await.map_err(slow)??;
+        let busiest = in_time(REPORT_TIMEOUT, reading).await?;
         let busy = busy(state, member, now);
         let counts = counts(state, newest.iter()).await;
         let figures = counts.iter().zip(&newest).map(|(count, link)| match count {
