@@ -159,11 +159,7 @@ pub(crate) fn write_click(
     rows.text(key.domain.as_str()).text(key.code.as_str()).i64(created_at.as_ms());
     rows.i64(row.at_ms).u64(sequence).u64(number).u64(owner.0).u32(row.weight);
     rows.u64(row.took_nanos).u64(row.visitor).u8(row.kind.octet());
-    rows.u8(match row.warning {
-        WarningVisit::None => 0,
-        WarningVisit::Shown => 1,
-        WarningVisit::Passed => 2,
-    });
+    rows.u8(row.warning.octet());
     for text in [
         &click.address,
         &click.referrer,
@@ -194,12 +190,7 @@ pub(crate) fn read_click(row: &mut Reader<'_>, link: &LinkId) -> Option<(u64, Cl
     let target = ClickTarget::Link(link.clone(), OwnerId(row.u64()?));
     let (weight, took_nanos, visitor) = (row.u32()?, row.u64()?, row.u64()?);
     let kind = ClickKind::from_octet(row.u8()?)?;
-    let warning = match row.u8()? {
-        0 => WarningVisit::None,
-        1 => WarningVisit::Shown,
-        2 => WarningVisit::Passed,
-        _ => return None,
-    };
+    let warning = WarningVisit::from_octet(row.u8()?)?;
     let mut texts = [const { None }; 13];
     for text in &mut texts {
         *text = row.optional_text()?.map(Interned::from);

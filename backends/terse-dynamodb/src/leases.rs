@@ -41,7 +41,7 @@ async fn read(db: &Db) -> Result<Item, StoreError> {
 pub(crate) async fn known(db: &Db) -> Result<LeaseMarks, StoreError> {
     let (item, known) = (read(db).await?, LeaseMarks::default());
     for length in MIN_CODE_LENGTH..=MAX_CODE_LENGTH {
-        known.note(length, mark(Some(&item), length)?);
+        known.raise(length, mark(Some(&item), length)?);
     }
     Ok(known)
 }

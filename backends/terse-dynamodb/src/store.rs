@@ -68,13 +68,6 @@ impl DynamoLinks {
         Ok(Self { db, max_in_flight, identity, numbering, marks, lookups, feed })
     }
 
-    /// Learns from a link that was read which numbers are leased.
-    fn note_leased(&self, found: &Result<Option<Link>, StoreError>) {
-        if let Ok(Some(link)) = found {
-            self.marks.note_link(link, &self.numbering);
-        }
-    }
-
     /// How many requests are under way.
     pub fn queue_depth(&self) -> usize {
         self.max_in_flight.saturating_sub(self.db.free_requests())
@@ -106,13 +99,13 @@ impl std::fmt::Debug for DynamoLinks {
 impl LinkReader for DynamoLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let found = self.lookups.get(key).await;
-        self.note_leased(&found);
+        self.marks.note_found(&found, &self.numbering);
         found
     }
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let found = self.lookups.get_many(keys).await;
-        found.iter().for_each(|found| self.note_leased(found));
+        found.iter().for_each(|found| self.marks.note_found(found, &self.numbering));
         found
     }
 
@@ -220,7 +213,7 @@ impl LinkStore for DynamoLinks {
 
     async fn lease_ahead(&self, lease: CodeLease) -> Result<Range<u64>, StoreError> {
         let range = leases::lease(&self.db, &self.numbering, lease).await?;
-        self.marks.note(lease.length, range.end);
+        self.marks.raise(lease.length, range.end);
         Ok(range)
     }
 

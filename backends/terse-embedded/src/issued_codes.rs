@@ -72,7 +72,7 @@ impl IssuedCodes {
     /// Call this before leases are committed.
     pub(crate) fn publish_leases(&self, leases: &Leases) {
         for (length, end) in (0u8..).zip(leases) {
-            self.leased.note(length, *end);
+            self.leased.raise(length, *end);
         }
     }
 

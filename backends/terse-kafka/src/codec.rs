@@ -134,15 +134,7 @@ fn clicks(columns: &ClickColumns) -> Clicks {
         language: columns.language.clone(),
         campaign: columns.campaign.clone(),
         kind: columns.kind.iter().map(|kind| kind.octet()).collect(),
-        warning: columns.warning.iter().map(|warning| warning_octet(*warning)).collect(),
-    }
-}
-
-fn warning_octet(warning: WarningVisit) -> u8 {
-    match warning {
-        WarningVisit::None => 0,
-        WarningVisit::Shown => 1,
-        WarningVisit::Passed => 2,
+        warning: columns.warning.iter().map(|warning| warning.octet()).collect(),
     }
 }
 
@@ -234,12 +226,7 @@ fn read_columns(clicks: Clicks) -> Result<ClickColumns, FormatError> {
         at
     };
     let kind = |octet: &u8| ClickKind::from_octet(*octet);
-    let warning = |octet: &u8| match octet {
-        0 => Some(WarningVisit::None),
-        1 => Some(WarningVisit::Shown),
-        2 => Some(WarningVisit::Passed),
-        _ => None,
-    };
+    let warning = |octet: &u8| WarningVisit::from_octet(*octet);
     let text = |value: &Option<String>| value.as_deref().map(Interned::from);
     let texts = |values: &[String]| -> Vec<Option<Interned>> {
         let text = |value: &String| (!value.is_empty()).then(|| Interned::from(&**value));

@@ -9,7 +9,6 @@ mod access_cookies;
 mod accounts;
 mod api;
 mod counts;
-mod csv_cell;
 mod describe;
 mod dry_run;
 mod http;

@@ -32,11 +32,7 @@ pub(super) fn encode(click: &Click) -> Vec<u8> {
         took_nanos: click.took_nanos,
         visitor: click.visitor,
         kind: click.kind().octet(),
-        warning: match click.warning {
-            WarningVisit::None => 0,
-            WarningVisit::Shown => 1,
-            WarningVisit::Passed => 2,
-        },
+        warning: click.warning.octet(),
         texts: [
             text(&click.address),
             text(&click.referrer),
@@ -61,12 +57,7 @@ pub(super) fn decode(bytes: &[u8], at_ms: i64, target: ClickTarget) -> Option<Cl
     }
     let fields: ClickV1<'_> = postcard::from_bytes(fields).ok()?;
     let kind = ClickKind::from_octet(fields.kind)?;
-    let warning = match fields.warning {
-        0 => WarningVisit::None,
-        1 => WarningVisit::Shown,
-        2 => WarningVisit::Passed,
-        _ => return None,
-    };
+    let warning = WarningVisit::from_octet(fields.warning)?;
     let [address, referrer, country, city, device, browser, system, language] =
         fields.texts.map(|text| text.map(Interned::from));
     Some(Click {

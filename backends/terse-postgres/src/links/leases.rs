@@ -19,7 +19,7 @@ impl PostgresLinks {
             return Err(StoreError::Exhausted);
         }
         let range = retried(|| self.lease_once(lease)).await?;
-        self.marks.note(lease.length, range.end);
+        self.marks.raise(lease.length, range.end);
         Ok(range)
     }
 
@@ -97,7 +97,7 @@ pub(super) async fn known(pool: &Pool) -> Result<LeaseMarks, StoreError> {
     for row in pool.lookup("SELECT length, next FROM link_leases", &[]).await? {
         let length = u8::try_from(row.get::<_, i16>(0))
             .map_err(|_| corrupt("a lease of an unknown length"))?;
-        marks.note(length, row.get::<_, i64>(1).cast_unsigned());
+        marks.raise(length, row.get::<_, i64>(1).cast_unsigned());
     }
     Ok(marks)
 }

@@ -75,13 +75,6 @@ impl PostgresLinks {
         PostgresConnections(Arc::clone(&self.pool))
     }
 
-    /// Learns from a link that was read which numbers are leased.
-    fn note_leased(&self, found: &Result<Option<Link>, StoreError>) {
-        if let Ok(Some(link)) = found {
-            self.marks.note_link(link, &self.numbering);
-        }
-    }
-
     /// How many new links are waiting to be committed.
     pub fn queue_depth(&self) -> usize {
         self.inserter.depth()
@@ -157,13 +150,13 @@ pub(crate) async fn stored_identity(pool: &Pool) -> Result<Option<StoreIdentity>
 impl LinkReader for PostgresLinks {
     async fn get(&self, key: &LinkKey) -> Result<Option<Link>, StoreError> {
         let found = self.lookups.get(key).await;
-        self.note_leased(&found);
+        self.marks.note_found(&found, &self.numbering);
         found
     }
 
     async fn get_many(&self, keys: &[LinkKey]) -> Vec<Result<Option<Link>, StoreError>> {
         let found = self.lookups.get_many(keys).await;
-        found.iter().for_each(|found| self.note_leased(found));
+        found.iter().for_each(|found| self.marks.note_found(found, &self.numbering));
         found
     }
 

@@ -81,6 +81,27 @@ pub enum WarningVisit {
     Passed,
 }
 
+impl WarningVisit {
+    /// The number that stores and messages hold.
+    pub fn octet(self) -> u8 {
+        match self {
+            Self::None => 0,
+            Self::Shown => 1,
+            Self::Passed => 2,
+        }
+    }
+
+    /// Reads the number.
+    pub fn from_octet(octet: u8) -> Option<Self> {
+        match octet {
+            0 => Some(Self::None),
+            1 => Some(Self::Shown),
+            2 => Some(Self::Passed),
+            _ => None,
+        }
+    }
+}
+
 /// One click as numbers.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ClickRow {

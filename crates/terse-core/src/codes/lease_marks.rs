@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{MAX_CODE_LENGTH, Numbering};
 use crate::link::Link;
 use crate::link_reader::AbsenceCertainty;
+use crate::store::StoreError;
 
 /// The highest end of leased numbers of each length that this node knows of. Marks only rise.
 ///
@@ -16,7 +17,7 @@ pub struct LeaseMarks([AtomicU64; MAX_CODE_LENGTH as usize + 1]);
 
 impl LeaseMarks {
     /// Notes that all numbers of this length below `end` may be leased.
-    pub fn note(&self, length: u8, end: u64) {
+    pub fn raise(&self, length: u8, end: u64) {
         if let Some(mark) = self.0.get(usize::from(length)) {
             mark.fetch_max(end, Ordering::AcqRel);
         }
@@ -29,7 +30,14 @@ impl LeaseMarks {
             return;
         }
         if let Some((length, n)) = numbering.number(link.key.code.as_str().as_bytes()) {
-            self.note(length, n + 1);
+            self.raise(length, n + 1);
+        }
+    }
+
+    /// The same for the answer to a lookup.
+    pub fn note_found(&self, found: &Result<Option<Link>, StoreError>, numbering: &Numbering) {
+        if let Ok(Some(link)) = found {
+            self.note_link(link, numbering);
         }
     }
 

@@ -10,7 +10,8 @@ fn looks_like_formula(cell: &str) -> bool {
     cell.trim_start_matches('\'').starts_with(is_formula_start)
 }
 
-/// The cell with an apostrophe before it if a spreadsheet would run it. Cells that already look
+/// The cell with an apostrophe before it if a spreadsheet would run it: visitors and owners control
+/// what tables hold. Cells that already look
 /// guarded get one more, so that `unguard` always restores the exact cell.
 pub fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
     if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }

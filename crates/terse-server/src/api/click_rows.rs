@@ -3,8 +3,7 @@
 use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::clicks::Click;
-
-use crate::csv_cell::safe;
+use terse_core::import_file::guard;
 
 /// A click. Every field is always there; what is not known is null.
 #[derive(Serialize, ToSchema)]
@@ -136,7 +135,7 @@ impl<'a> ClickRowBody<'a> {
             Some(took.as_str()),
             Some(if self.repeat { "true" } else { "false" }),
         ];
-        cells.map(|cell| safe(cell.unwrap_or_default()))
+        cells.map(|cell| guard(cell.unwrap_or_default()).into_owned())
     }
 }
 

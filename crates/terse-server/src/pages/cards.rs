@@ -7,10 +7,10 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::Link;
 use terse_core::clicks::Dimension;
+use terse_core::import_file::guard;
 
 use super::format::grouped;
 use super::{UNAVAILABLE, message, names};
-use crate::csv_cell::safe;
 use crate::value_lists::{ValueCount, ValueLists};
 
 /// The cards: the word in the query, the title, the property, and whether clicks without a value
@@ -137,7 +137,8 @@ pub(super) fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response
     let total = lists.bots.of(lists.tally.clicks).max(1) as f64;
     let rows = named.iter().map(|row| {
         let share = format!("{:.4}", row.clicks as f64 / total);
-        [safe(&row.name), safe(&label(of, &row.name)), row.clicks.to_string(), share]
+        let [name, label] = [&row.name, &label(of, &row.name)].map(|cell| guard(cell).into_owned());
+        [name, label, row.clicks.to_string(), share]
     });
     csv_file(&["value", "name", "clicks", "share"], rows, link, of)
 }

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use terse_core::import_file::guard;
 use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch, Tags};
 
 use super::links::error_page;
@@ -11,7 +12,6 @@ use super::member::{Member, MemberForm};
 use super::session::redirect_to;
 use super::{BAD_FORM, UNAVAILABLE, message};
 use crate::counts::counts;
-use crate::csv_cell::safe;
 use crate::http::host::short_url;
 use crate::http::params::Params;
 use crate::http::state::{App, Web};
@@ -221,7 +221,7 @@ async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
         ];
         // A code has letters, digits, `-` and `_` only, and an import reads it back as it is.
         let code = std::iter::once(link.key.code.to_string());
-        let row = code.chain(cells.iter().map(|cell| safe(cell)));
+        let row = code.chain(cells.iter().map(|cell| guard(cell).into_owned()));
         written = written.and_then(|()| table.write_record(row));
     }
     let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };

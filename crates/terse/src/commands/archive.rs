@@ -5,6 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use terse_cli::terminal::say;
 use terse_core::clicks::{Click, Period};
+use terse_core::import_file::guard;
 use terse_core::{Code, Domain, LinkKey, Timestamp};
 
 use crate::backends::{self, ArchiveFile, ArchiveSelection};
@@ -257,13 +258,10 @@ fn csv_cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let text = match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => format!("'{text}"),
-        false => text,
-    };
+    let text = guard(&text);
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text,
+        false => text.into_owned(),
     }
 }
 
