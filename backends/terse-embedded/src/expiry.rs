@@ -135,13 +135,13 @@ impl LinkWrites {
     fn due(
         &self,
         condition: &str,
-        moment: Timestamp,
+        by: Timestamp,
         limit: usize,
     ) -> Result<Vec<(i64, Link)>, Failure> {
         let mut due = Vec::new();
         let mut statement =
             self.conn.prepare_cached(&format!("SELECT {COLUMNS} FROM links WHERE {condition}"))?;
-        let mut rows = statement.query([moment.as_ms()])?;
+        let mut rows = statement.query([by.as_ms()])?;
         while due.len() < limit
             && let Some(row) = rows.next()?
         {

@@ -35,13 +35,13 @@ pub struct KafkaCluster {
 
 /// Where a broker is.
 #[derive(Clone, Copy)]
-struct Place {
+struct BrokerAddress {
     id: usize,
     port: u16,
     controller: u16,
 }
 
-impl Place {
+impl BrokerAddress {
     fn free(id: usize) -> Self {
         Self { id, port: free_port(), controller: free_port() }
     }
@@ -50,9 +50,10 @@ impl Place {
 impl KafkaCluster {
     /// Starts so many brokers on free ports of 127.0.0.1.
     pub fn start(count: usize) -> Self {
-        let places: Vec<Place> = (1..=count).map(Place::free).collect();
-        let prepared =
-            places.iter().map(|own| KafkaServer::prepare(folder(), *own, &places, &[], "", &[]));
+        let addresses: Vec<BrokerAddress> = (1..=count).map(BrokerAddress::free).collect();
+        let prepared = addresses
+            .iter()
+            .map(|own| KafkaServer::prepare(folder(), *own, &addresses, &[], "", &[]));
         let brokers: Vec<KafkaServer> = prepared.collect();
         // A broker answers once most controllers are there.
         std::thread::scope(|scope| {
@@ -185,24 +186,25 @@ impl KafkaServer {
         settings: &str,
         accounts: &[&str],
     ) -> Self {
-        let place = Place::free(1);
-        let server = Self::prepare(folder, place, &[place], more, settings, accounts);
+        let address = BrokerAddress::free(1);
+        let server = Self::prepare(folder, address, &[address], more, settings, accounts);
         server.run();
         server
     }
 
-    /// Makes the folder of a broker of the cluster that `places` are.
+    /// Makes the folder of a broker of the cluster that `addresses` are.
     fn prepare(
         folder: PathBuf,
-        Place { id, port, controller }: Place,
-        places: &[Place],
+        BrokerAddress { id, port, controller }: BrokerAddress,
+        addresses: &[BrokerAddress],
         more: &[(&str, &str, u16)],
         settings: &str,
         accounts: &[&str],
     ) -> Self {
-        let voter = |place: &Place| format!("{}@127.0.0.1:{}", place.id, place.controller);
-        let voters: Vec<String> = places.iter().map(voter).collect();
-        let (voters, replicas) = (voters.join(","), places.len().min(3));
+        let voter =
+            |address: &BrokerAddress| format!("{}@127.0.0.1:{}", address.id, address.controller);
+        let voters: Vec<String> = addresses.iter().map(voter).collect();
+        let (voters, replicas) = (voters.join(","), addresses.len().min(3));
         let in_sync = replicas.div_ceil(2);
         let all = [&[("PLAINTEXT", "PLAINTEXT", port)], more].concat();
         let joined = |part: &dyn Fn(&(&str, &str, u16)) -> String| -> String {

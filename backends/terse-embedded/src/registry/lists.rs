@@ -121,7 +121,7 @@ impl RegistryQueries {
 
     pub(crate) fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditEntry>, Failure> {
         let before = query.before.map_or(i64::MAX, bound);
-        let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
+        let (act, limit) = (query.action.map(AuditAction::as_str), at_most(query.limit));
         match (&query.subject, act) {
             (Some(subject), act) => {
                 self.all(AUDIT_BY_SUBJECT, params![before, limit, subject, act], rows::entry)
@@ -134,7 +134,7 @@ impl RegistryQueries {
 
 #[async_trait]
 impl AuditLog for EmbeddedRegistry {
-    async fn note(
+    async fn record(
         &self,
         act: AuditAction,
         subject: &str,
@@ -142,7 +142,7 @@ impl AuditLog for EmbeddedRegistry {
         by: Attribution,
     ) -> Answer<()> {
         let subject = subject.to_owned();
-        self.write(move |writes| writes.note(act, &subject, change.clone(), &by)).await
+        self.write(move |writes| writes.record(act, &subject, change.clone(), &by)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Answer<Vec<AuditEntry>> {

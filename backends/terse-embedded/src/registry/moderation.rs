@@ -134,7 +134,7 @@ impl RegistryWrites {
         Ok(count)
     }
 
-    pub(crate) fn note(
+    pub(crate) fn record(
         &self,
         act: AuditAction,
         subject: &str,

@@ -140,7 +140,7 @@ async fn deliveries_leased_by_a_dead_process_are_due_again() {
     };
     let claim = DeliveryClaim {
         now: timestamp(1),
-        lease: std::time::Duration::from_secs(3600),
+        claim_duration: std::time::Duration::from_secs(3600),
         after: WebhookId(0),
         limit: 10,
     };

@@ -13,7 +13,7 @@ use crate::support::{Node, RunningWorker, batch, bus, clickhouse, clicks, span};
 
 const BATCH: u64 = 5000;
 /// How long one store may take.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_DURATION: Duration = Duration::from_secs(3600);
 
 /// The CPU time of this process.
 fn cpu() -> Duration {
@@ -67,7 +67,7 @@ async fn what_a_click_costs() {
         let begun = (cpu(), Instant::now());
         let counted = || worker.counts.clicks.load(std::sync::atomic::Ordering::Relaxed);
         while counted() < node.at {
-            assert!(begun.1.elapsed() < LONGEST, "{what}: {} of {}", counted(), node.at);
+            assert!(begun.1.elapsed() < MAX_DURATION, "{what}: {} of {}", counted(), node.at);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         print(what, node.at, cpu() - begun.0, begun.1.elapsed());

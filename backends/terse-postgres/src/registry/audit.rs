@@ -12,7 +12,7 @@ use crate::sql::params;
 
 #[async_trait]
 impl AuditLog for PostgresRegistry {
-    async fn note(
+    async fn record(
         &self,
         act: AuditAction,
         subject: &str,
@@ -27,7 +27,7 @@ impl AuditLog for PostgresRegistry {
 
     async fn audit(&self, query: &AuditQuery) -> Answer<Vec<AuditEntry>> {
         let before = query.before.map_or(i64::MAX, bound);
-        let (act, limit) = (query.act.map(AuditAction::as_str), at_most(query.limit));
+        let (act, limit) = (query.action.map(AuditAction::as_str), at_most(query.limit));
         // Each case has its own plan: an unnamed statement is planned with its values.
         let sql = format!(
             "SELECT {AUDIT_COLUMNS} FROM audit WHERE number < $1 \

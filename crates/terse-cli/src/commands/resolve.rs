@@ -98,15 +98,15 @@ impl ResolveArgs {
     /// Where the link's rules lead this visitor, and why.
     fn try_on(&self, context: &CommandContext, visitor: &Value) -> anyhow::Result<bool> {
         let path = link_path(&self.code, self.domain.as_deref(), "/try")?;
-        let trial = context.api()?.expect(&Method::POST, &path, Some(visitor))?.body;
+        let response = context.api()?.expect(&Method::POST, &path, Some(visitor))?.body;
         if context.json {
-            say(&trial.to_string())?;
+            say(&response.to_string())?;
             return Ok(true);
         }
-        say(&one_line(text(&trial, "location")))?;
+        say(&one_line(text(&response, "location")))?;
         if is_out() {
-            say(&format!("  {}", one_line(text(&trial, "why"))))?;
-            for step in trial["steps"]
+            say(&format!("  {}", one_line(text(&response, "why"))))?;
+            for step in response["steps"]
                 .as_array()
                 .into_iter()
                 .flatten()

@@ -20,9 +20,9 @@ use crate::data_files::DataFiles;
 pub const LAST_DRILL: &str = "last-drill";
 /// The beginning of the name of a folder in which a backup is restored.
 pub(super) const DRILLING: &str = ".terse-drill";
-/// How long a drill waits for the first backup.
-const WAIT: Duration = Duration::from_hours(1);
-const RETRY: Duration = Duration::from_mins(30);
+/// How long a drill waits for the first backup, and how often the job looks for it.
+const NO_BACKUP_INTERVAL: Duration = Duration::from_hours(1);
+const RETRY_DELAY: Duration = Duration::from_mins(30);
 
 /// The files of the stores in another data folder, with their usual names.
 pub type FilesIn = dyn Fn(&Path) -> anyhow::Result<DataFiles> + Send + Sync;
@@ -149,7 +149,7 @@ impl ScheduledDrills {
         remove_leftovers(&self.data_dir);
         let drilled = self.stored.drill(None, Some(&self.data_dir), &*self.files_in).await?;
         let Some((name, manifest)) = drilled else {
-            return Ok(NextRun::After(WAIT.min(self.every)));
+            return Ok(NextRun::After(NO_BACKUP_INTERVAL.min(self.every)));
         };
         tracing::info!(backup = name, "a backup can be restored: {}", manifest.summary());
         Ok(NextRun::After(self.every))
@@ -175,7 +175,7 @@ impl Job for ScheduledDrills {
     }
 
     fn retry_delay(&self) -> Duration {
-        RETRY
+        RETRY_DELAY
     }
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
@@ -206,7 +206,11 @@ mod tests {
         let (objects, mut backups, _) = site(temp.path());
         let mut job = drills(objects.clone(), &data);
         let context = JobContext::without_lease();
-        assert_eq!(job.run(&context).await.unwrap(), NextRun::After(WAIT), "there is no backup");
+        assert_eq!(
+            job.run(&context).await.unwrap(),
+            NextRun::After(NO_BACKUP_INTERVAL),
+            "there is no backup"
+        );
         backups.run(&context).await.unwrap();
         assert_eq!(job.run(&context).await.unwrap(), NextRun::After(job.every));
         let reads = objects.reads();

@@ -35,7 +35,7 @@ const MAX_DELETED: usize = 2;
 const SENDING: &str = ".terse-send";
 /// After this time, such a folder belongs to no process.
 const LEFTOVER_AGE: Duration = Duration::from_hours(24);
-const RETRY: Duration = Duration::from_mins(5);
+const RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// Commands about the backups at the place of the setting `backup.url`.
 #[derive(Debug, Subcommand)]
@@ -233,7 +233,7 @@ impl StoredBackups {
         let candidates = complete.len().saturating_sub(ALWAYS_KEPT);
         let old = complete[..candidates].iter().filter(|name| is_old(name));
         let old: Vec<&String> = old.take(MAX_DELETED).collect();
-        let mut doomed: Vec<String> = Vec::new();
+        let mut to_delete: Vec<String> = Vec::new();
         for object in self.storage.names(ROOT).await.map_err(failed)? {
             let Some((name, file)) =
                 object.strip_prefix(&format!("{ROOT}/")).and_then(|rest| rest.split_once('/'))
@@ -244,12 +244,12 @@ impl StoredBackups {
             if old.iter().any(|old| *old == name) || was_never_completed {
                 // The manifest first.
                 match file == MANIFEST {
-                    true => doomed.insert(0, object),
-                    false => doomed.push(object),
+                    true => to_delete.insert(0, object),
+                    false => to_delete.push(object),
                 }
             }
         }
-        for object in &doomed {
+        for object in &to_delete {
             self.storage.delete(object).await.map_err(failed)?;
         }
         Ok(old.len() as u64)
@@ -341,7 +341,7 @@ impl Job for ScheduledBackups {
     }
 
     fn retry_delay(&self) -> Duration {
-        RETRY
+        RETRY_DELAY
     }
 
     async fn run(&mut self, context: &JobContext) -> Result<NextRun, BoxError> {

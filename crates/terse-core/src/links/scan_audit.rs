@@ -24,7 +24,7 @@ pub(super) struct NoAudit;
 
 #[async_trait]
 impl AuditLog for NoAudit {
-    async fn note(
+    async fn record(
         &self,
         _act: AuditAction,
         _subject: &str,
@@ -112,8 +112,8 @@ impl Links {
         if old.moderated_by != new.moderated_by {
             return Ok(false);
         }
-        let (subject, act) = (Some(subject::link(&new.key)), Some(AuditAction::LinkScreened));
-        let query = AuditQuery { subject, act, limit: 1, before: None };
+        let (subject, action) = (Some(subject::link(&new.key)), Some(AuditAction::LinkScreened));
+        let query = AuditQuery { subject, action, limit: 1, before: None };
         let since = self.clock.now().saturating_sub(OWNER_INTERVAL);
         let last = self.audit.audit(&query).await?.into_iter().next();
         Ok(last.filter(|last| last.at > since).is_some_and(|last| {
@@ -142,7 +142,7 @@ impl Links {
     ) -> Result<(), RegistryError> {
         let change = (before.map(Value::to_string), Some(after.to_string()));
         let by = Attribution { actor: Actor::Terse, at: self.clock.now(), why: Some(why) };
-        self.audit.note(AuditAction::LinkScreened, &subject::link(&link.key), change, by).await
+        self.audit.record(AuditAction::LinkScreened, &subject::link(&link.key), change, by).await
     }
 
     /// The status of a link and the list that decided.

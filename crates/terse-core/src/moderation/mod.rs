@@ -78,7 +78,7 @@ impl Moderation {
         limit: usize,
     ) -> Result<Vec<AuditEntry>, ModerationError> {
         let subject = Some(subject.as_str().to_owned());
-        Ok(self.registry.audit(&AuditQuery { before, subject, act: None, limit }).await?)
+        Ok(self.registry.audit(&AuditQuery { before, subject, action: None, limit }).await?)
     }
 
     /// Attributes an action to an account, now.

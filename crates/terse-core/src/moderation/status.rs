@@ -55,7 +55,7 @@ impl Moderation {
                 let change = (Some(before.to_string()), Some(after.to_string()));
                 let by = self.by(principal.owner(), why.clone());
                 let subject = subject::link(key);
-                self.registry.note(AuditAction::LinkJudged, &subject, change, by).await?;
+                self.registry.record(AuditAction::LinkModerated, &subject, change, by).await?;
                 noted = Some(before);
             }
             match self.links.patch(Caller::OPERATOR, key, &patch, Some(link.revision)).await {

@@ -43,7 +43,7 @@ impl AccountChange {
         if let Some(suspended) = &self.suspended {
             after.suspended = suspended.clone();
         }
-        let is_judged = after.suspended != before.suspended;
+        let suspension_changed = after.suspended != before.suspended;
         let now_suspended = after.suspended.is_some() && before.suspended.is_none();
         let ends_sessions = new_password || after.role < before.role || now_suspended;
         if let Some(reset) = &self.reset {
@@ -62,7 +62,7 @@ impl AccountChange {
         let is_same = after.reset == before.reset
             && after.two_factor == before.two_factor
             && after.preferences == before.preferences;
-        if !is_changed && !is_judged && is_same {
+        if !is_changed && !suspension_changed && is_same {
             return None;
         }
         after.revision = Revision(before.revision.0 + 1);
@@ -75,7 +75,7 @@ impl AccountChange {
             lines.push(AuditRecord::reset_link_made(after.id, reset));
         }
         lines.extend(two_factor_line(before, &after));
-        if is_judged {
+        if suspension_changed {
             let act = if after.suspended.is_some() {
                 AuditAction::UserSuspended
             } else {

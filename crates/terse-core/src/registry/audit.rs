@@ -64,7 +64,7 @@ pub enum AuditAction {
     /// A host is no longer blocked.
     HostUnblocked,
     /// A moderator set the status of a link.
-    LinkJudged,
+    LinkModerated,
     /// The screening blocked a link, put a warning before it, or cleared it.
     LinkScreened,
     /// A report was settled.
@@ -106,7 +106,7 @@ impl AuditAction {
         Self::DomainRemoved,
         Self::HostBlocked,
         Self::HostUnblocked,
-        Self::LinkJudged,
+        Self::LinkModerated,
         Self::LinkScreened,
         Self::ReportSettled,
         Self::WebhookAdded,
@@ -138,7 +138,7 @@ impl AuditAction {
             Self::DomainRemoved => "domain_removed",
             Self::HostBlocked => "host_blocked",
             Self::HostUnblocked => "host_unblocked",
-            Self::LinkJudged => "link_judged",
+            Self::LinkModerated => "link_judged",
             Self::LinkScreened => "link_screened",
             Self::ReportSettled => "report_settled",
             Self::WebhookAdded => "webhook_added",

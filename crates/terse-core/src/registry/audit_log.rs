@@ -13,7 +13,7 @@ pub struct AuditQuery {
     /// Only records about this subject.
     pub subject: Option<String>,
     /// Only this action.
-    pub act: Option<AuditAction>,
+    pub action: Option<AuditAction>,
     /// The largest number of records to return.
     pub limit: usize,
 }
@@ -22,7 +22,7 @@ pub struct AuditQuery {
 #[async_trait]
 pub trait AuditLog: Send + Sync + 'static {
     /// Writes a record about something outside the registry, such as a link.
-    async fn note(
+    async fn record(
         &self,
         act: AuditAction,
         subject: &str,

@@ -141,7 +141,7 @@ pub struct DeliveryClaim {
     /// The time.
     pub now: Timestamp,
     /// How long other senders do not get the claimed webhooks, unless they are settled before.
-    pub lease: Duration,
+    pub claim_duration: Duration,
     /// Webhooks after this one come first, so that no webhook starves.
     pub after: WebhookId,
     /// The largest number of deliveries to return.
@@ -158,7 +158,7 @@ impl DeliveryClaim {
     /// Until when this claim lasts. A claim that lasts longer was made by a clock that was ahead,
     /// and does not count.
     pub fn until(&self) -> Timestamp {
-        self.now.checked_add(self.lease).unwrap_or(Timestamp::MAX)
+        self.now.checked_add(self.claim_duration).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -156,7 +156,7 @@ struct Away;
 
 #[async_trait]
 impl AuditLog for Away {
-    async fn note(
+    async fn record(
         &self,
         _: AuditAction,
         _: &str,

@@ -117,7 +117,7 @@ async fn each_recovery_code_signs_in_once() {
     }
     wrong(ann.sign_in(50, &ann.codes[0]).await);
     let query =
-        AuditQuery { act: Some(AuditAction::RecoveryCodeUsed), limit: 99, ..Default::default() };
+        AuditQuery { action: Some(AuditAction::RecoveryCodeUsed), limit: 99, ..Default::default() };
     assert_eq!(ann.bench.registry.audit(&query).await.unwrap().len(), RECOVERY_CODES);
 }
 
@@ -269,7 +269,8 @@ async fn only_an_admin_removes_it_from_another_account() {
         let changed = ann.bench.accounts.remove_two_factor(&Principal::OPERATOR, ann.id).await;
         assert!(changed.unwrap().two_factor.is_none());
     }
-    let query = AuditQuery { act: Some(AuditAction::TwoFactorOff), limit: 9, ..Default::default() };
+    let query =
+        AuditQuery { action: Some(AuditAction::TwoFactorOff), limit: 9, ..Default::default() };
     assert_eq!(ann.bench.registry.audit(&query).await.unwrap().len(), 1);
 }
 

@@ -81,10 +81,10 @@ pub(super) async fn read(
 ) -> Result<axum::Json<AuditLogBody>, Problem> {
     let (cursor, limit) = (params.take("cursor"), params.take("limit"));
     let subject = params.take("subject");
-    let act = params.take_renamed("action", "act")?.map(|(name, word)| {
+    let action = params.take_renamed("action", "act")?.map(|(name, word)| {
         AuditAction::parse(&word).ok_or_else(|| Problem::invalid(name, "no such action is known"))
     });
-    let act = act.transpose()?;
+    let action = action.transpose()?;
     params.done()?;
     if subject.as_ref().is_some_and(|subject| !(1..=400).contains(&subject.chars().count())) {
         return Err(Problem::invalid("subject", "expected 1 to 400 characters"));
@@ -94,10 +94,10 @@ pub(super) async fn read(
     let mut seal = CursorSeal::new(&state.cursor_key, principal.caller);
     seal.bind(Some("audit"));
     seal.bind(subject.as_deref());
-    seal.bind(act.map(AuditAction::as_str));
+    seal.bind(action.map(AuditAction::as_str));
     let before = cursor.map(|text| seal.open_number(&text)).transpose()?;
     let found =
-        state.moderation.audit(&principal, &AuditQuery { before, subject, act, limit }).await?;
+        state.moderation.audit(&principal, &AuditQuery { before, subject, action, limit }).await?;
     let next = found
         .last()
         .filter(|_| found.len() == limit)

@@ -294,7 +294,7 @@ async fn show_all(
             index,
             status: problem.status(),
             link: None,
-            problem: Some(problem.into_body().spelled(&spelling)),
+            problem: Some(problem.into_body().with_spelling(&spelling)),
         },
     });
     (StatusCode::MULTI_STATUS, axum::Json(BulkResults { results: results.collect() }))

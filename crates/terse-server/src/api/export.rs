@@ -35,7 +35,7 @@ const CLICKS: usize = 1000;
 /// The size of a portion.
 const PORTION: usize = 32 * 1024;
 /// How long a client may take to read a portion.
-const TAKING: Duration = Duration::from_secs(60);
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Export your data
 ///
@@ -125,7 +125,7 @@ impl Lines {
         let mut bytes = Bytes::from(std::mem::take(&mut self.waiting));
         while !bytes.is_empty() {
             let portion = bytes.split_to(PORTION.min(bytes.len()));
-            if !matches!(timeout(TAKING, self.sender.send(portion)).await, Ok(true)) {
+            if !matches!(timeout(SEND_TIMEOUT, self.sender.send(portion)).await, Ok(true)) {
                 return Err(Stop::Left);
             }
         }
@@ -142,7 +142,7 @@ async fn write(
 ) {
     match write_all(&state, &principal, subjects, &mut lines).await {
         Ok(()) => {
-            let _ = timeout(TAKING, lines.sender.end()).await;
+            let _ = timeout(SEND_TIMEOUT, lines.sender.end()).await;
         }
         Err(Stop::Left) => {}
         Err(Stop::Failed(problem)) => {

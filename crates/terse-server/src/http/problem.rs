@@ -265,7 +265,7 @@ impl ProblemBody {
     }
 
     /// Names the field as the client spelled it.
-    pub(crate) fn spelled(mut self, spelling: &Spelling) -> Self {
+    pub(crate) fn with_spelling(mut self, spelling: &Spelling) -> Self {
         if let Some(field) = self.field.take() {
             let spelled = spelling.field(&field);
             if spelled != field {
@@ -294,7 +294,7 @@ impl SentBody {
 pub(crate) fn complete(response: &mut Response, sent: &SentBody, id: &RequestId) {
     let Some(mut problem) = response.extensions_mut().remove::<ProblemBody>() else { return };
     if let Some(sent) = sent.0.get() {
-        problem = problem.spelled(&Spelling::of(sent));
+        problem = problem.with_spelling(&Spelling::of(sent));
     }
     *response.body_mut() = problem.with_id(id).text().into();
 }

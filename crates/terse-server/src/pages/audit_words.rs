@@ -23,7 +23,7 @@ pub(super) fn action_words(act: AuditAction) -> Option<&'static str> {
         AuditAction::DomainRemoved => "Domain removed",
         AuditAction::HostBlocked => "Host blocked",
         AuditAction::HostUnblocked => "Host unblocked",
-        AuditAction::LinkJudged => "Status of a link set",
+        AuditAction::LinkModerated => "Status of a link set",
         AuditAction::LinkScreened => "Link scanned",
         AuditAction::ReportSettled => "Report settled",
         AuditAction::WebhookAdded => "Webhook created",

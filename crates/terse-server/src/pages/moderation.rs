@@ -295,7 +295,7 @@ async fn page_for(
     }
     place.at = place.at.map(|at| at.min(reports.len().saturating_sub(1)));
     let hosts = state.moderation.blocked_hosts(principal).await?;
-    let query = AuditQuery { before, subject: None, act: None, limit: RECORDS + 1 };
+    let query = AuditQuery { before, subject: None, action: None, limit: RECORDS + 1 };
     let mut entries = state.moderation.audit(principal, &query).await?;
     let is_older = entries.len() > RECORDS;
     entries.truncate(RECORDS);

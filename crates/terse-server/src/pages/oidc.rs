@@ -25,7 +25,7 @@ use crate::http::state::{App, Web};
 use crate::oidc::{Flow, OidcError, OidcProvider, ProviderAccount, Purpose};
 use crate::router::nothing_here;
 
-const AWAY: Message = Message {
+const PROVIDER_UNAVAILABLE: Message = Message {
     status: 503,
     heading: "Sign-in is unavailable",
     text: "We cannot reach the sign-in provider right now.",
@@ -51,19 +51,19 @@ const SUSPENDED: Message = Message {
     text: "The provider confirmed who you are, but the account is suspended.",
     hint: "Ask an admin of this server.",
 };
-const OTHERS: Message = Message {
+const ALREADY_CONNECTED: Message = Message {
     status: 409,
     heading: "Already connected",
     text: "This sign-in is already connected to another account on this server.",
     hint: "Sign in with it to see which account that is.",
 };
-const OVER: Message = Message {
+const INVITATION_ENDED: Message = Message {
     status: 404,
     heading: "This invitation is no longer valid",
     text: "It was already used or withdrawn, or it has expired. Each invitation works once.",
     hint: "Ask the person who invited you for a new one.",
 };
-const ONLY_WAY: Message = Message {
+const PASSWORD_REQUIRED: Message = Message {
     status: 409,
     heading: "Set a password first",
     text: "Your account has no password. Without this provider you could not sign in again.",
@@ -149,7 +149,7 @@ pub(super) async fn disconnect(State(state): Web, headers: HeaderMap, _: OwnForm
     };
     match state.accounts.disconnect(&account).await {
         Ok(_) => redirect_to("/account?done=disconnected"),
-        Err(AccountError::Forbidden { .. }) => message(&ONLY_WAY),
+        Err(AccountError::Forbidden { .. }) => message(&PASSWORD_REQUIRED),
         Err(error) => account_error_page(&error),
     }
 }
@@ -223,8 +223,8 @@ impl From<AccountError> for Rejected {
     fn from(error: AccountError) -> Self {
         match error {
             AccountError::Suspended => Self::Message(&SUSPENDED),
-            AccountError::IdentityTaken => Self::Message(&OTHERS),
-            AccountError::LinkOver => Self::Message(&OVER),
+            AccountError::IdentityTaken => Self::Message(&ALREADY_CONNECTED),
+            AccountError::LinkOver => Self::Message(&INVITATION_ENDED),
             AccountError::Registry(RegistryError::NameTaken) => Self::Message(&FAILED),
             error => Self::Response(Box::new(account_error_page(&error))),
         }
@@ -304,7 +304,7 @@ fn error_page(error: &OidcError) -> Response {
     match error {
         OidcError::Unavailable(why) => {
             tracing::warn!(why, "OpenID Connect provider is unreachable");
-            message(&AWAY)
+            message(&PROVIDER_UNAVAILABLE)
         }
         OidcError::Rejected(why) => {
             tracing::info!(why, "OpenID Connect sign-in refused");

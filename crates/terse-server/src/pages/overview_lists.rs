@@ -19,9 +19,9 @@ use crate::http::host::short_url;
 use crate::http::state::App;
 
 /// How many links each list shows.
-const LISTED: usize = 7;
+const MAX_ROWS: usize = 7;
 /// With this many links, an account needs no next steps.
-const MANY: usize = 4;
+const FEW_LINKS: usize = 4;
 /// How many pages of a list are read to count its links.
 const MAX_PAGES: usize = 10;
 /// How many of the busiest links of the period have their tags added up.
@@ -80,8 +80,9 @@ impl Lists {
     ) -> Result<Self, LinkError> {
         let now = state.links.now();
         let newest = newest(state, member, now).await?;
-        let all = ListQuery::all(Sort::Newest, MANY, now);
-        let has_few = newest.len() < MANY && count(state, member, all.clone()).await? < MANY;
+        let all = ListQuery::all(Sort::Newest, FEW_LINKS, now);
+        let has_few =
+            newest.len() < FEW_LINKS && count(state, member, all.clone()).await? < FEW_LINKS;
         let deleted = ListQuery { status: Some(LinkStatus::Deleted), limit: 1, ..all.clone() };
         let is_new = newest.is_empty()
             && count(state, member, ListQuery { limit: 1, ..all }).await? == 0
@@ -106,8 +107,8 @@ impl Lists {
             is_new,
             has_few,
             newest: listed.collect(),
-            top: busiest.iter().take(LISTED).map(|found| top(state, found)).collect(),
-            tags: TagClicks::ranked(&busiest, LISTED).into_iter().map(tag).collect(),
+            top: busiest.iter().take(MAX_ROWS).map(|found| top(state, found)).collect(),
+            tags: TagClicks::ranked(&busiest, MAX_ROWS).into_iter().map(tag).collect(),
             activity: activity(state, member, shell, &newest, &busiest, &busy).await,
         })
     }
@@ -146,7 +147,7 @@ fn busy(state: &App, member: &Member, now: Timestamp) -> Vec<BusyLink> {
     let mut busy = state.live.busiest(owner, BUSY_MINUTES, now, CANDIDATES);
     busy.retain(|found| found.clicks.humans > 0);
     busy.sort_by(|a, b| b.clicks.humans.cmp(&a.clicks.humans).then_with(|| a.link.cmp(&b.link)));
-    busy.truncate(LISTED);
+    busy.truncate(MAX_ROWS);
     busy
 }
 
@@ -171,7 +172,7 @@ async fn newest(state: &App, member: &Member, now: Timestamp) -> Result<Vec<Link
     let query = ListQuery {
         owner: Some(member.here.account.id),
         archived: Some(false),
-        ..ListQuery::all(Sort::Newest, LISTED, now)
+        ..ListQuery::all(Sort::Newest, MAX_ROWS, now)
     };
     Ok(state.links.list(member.principal.caller, query).await?.page.links)
 }

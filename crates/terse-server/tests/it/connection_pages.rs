@@ -87,8 +87,8 @@ async fn a_delivery_is_sent_again_from_the_page() {
     send(&web, &mine, "/webhooks/1", "action=test").await;
     let due = async || {
         let now = web.clock.now();
-        let lease = std::time::Duration::from_secs(60);
-        let claim = DeliveryClaim { now, lease, after: WebhookId(0), limit: 10 };
+        let claim_duration = std::time::Duration::from_secs(60);
+        let claim = DeliveryClaim { now, claim_duration, after: WebhookId(0), limit: 10 };
         web.registry.due(claim).await.unwrap()
     };
     let sent = due().await;

@@ -157,7 +157,7 @@ async fn a_test_is_among_the_deliveries() {
     let now = Timestamp::from_ms(i64::MAX / 4);
     let claim = DeliveryClaim {
         now,
-        lease: std::time::Duration::from_secs(1),
+        claim_duration: std::time::Duration::from_secs(1),
         after: WebhookId(0),
         limit: 1,
     };

@@ -13,7 +13,7 @@ use super::{Answer, MemoryRegistry};
 
 #[async_trait]
 impl AuditLog for MemoryRegistry {
-    async fn note(
+    async fn record(
         &self,
         act: AuditAction,
         subject: &str,
@@ -29,7 +29,7 @@ impl AuditLog for MemoryRegistry {
         let wanted = |entry: &&AuditEntry| {
             query.before.is_none_or(|before| entry.number < before)
                 && query.subject.as_ref().is_none_or(|subject| entry.subject == *subject)
-                && query.act.is_none_or(|act| entry.act == act)
+                && query.action.is_none_or(|action| entry.act == action)
         };
         Ok(state
             .audit

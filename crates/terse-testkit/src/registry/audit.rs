@@ -75,9 +75,9 @@ pub async fn no_secret_is_in_the_log(store: RegistryHandle) {
 
 pub async fn the_log_is_walked_backwards(store: RegistryHandle) {
     for n in 0..10 {
-        let act = if n % 3 == 0 { AuditAction::LinkJudged } else { AuditAction::HostBlocked };
+        let act = if n % 3 == 0 { AuditAction::LinkModerated } else { AuditAction::HostBlocked };
         store
-            .note(
+            .record(
                 act,
                 if n % 2 == 0 { "link:/even" } else { "link:/odd" },
                 (None, Some(n.to_string())),
@@ -88,16 +88,16 @@ pub async fn the_log_is_walked_backwards(store: RegistryHandle) {
     }
     let all = log(&store).await;
     assert_eq!(all.len(), 10);
-    for (subject, act, want) in [
+    for (subject, action, want) in [
         (None, None, vec![9, 8, 7, 6, 5, 4, 3, 2, 1, 0]),
         (Some("link:/even"), None, vec![8, 6, 4, 2, 0]),
-        (None, Some(AuditAction::LinkJudged), vec![9, 6, 3, 0]),
-        (Some("link:/odd"), Some(AuditAction::LinkJudged), vec![9, 3]),
+        (None, Some(AuditAction::LinkModerated), vec![9, 6, 3, 0]),
+        (Some("link:/odd"), Some(AuditAction::LinkModerated), vec![9, 3]),
         (Some("link:/"), None, vec![]),
         (None, Some(AuditAction::UserAdded), vec![]),
     ] {
         let mut query =
-            AuditQuery { before: None, subject: subject.map(Into::into), act, limit: 3 };
+            AuditQuery { before: None, subject: subject.map(Into::into), action, limit: 3 };
         let mut walked = Vec::new();
         loop {
             let some = store.audit(&query).await.unwrap();
@@ -108,7 +108,7 @@ pub async fn the_log_is_walked_backwards(store: RegistryHandle) {
             };
             walked.extend(some.into_iter().map(|line| line.after.unwrap().parse::<i32>().unwrap()));
         }
-        assert_eq!(walked, want, "{subject:?} {act:?}");
+        assert_eq!(walked, want, "{subject:?} {action:?}");
     }
     let beyond = AuditQuery { before: Some(u64::MAX), limit: 1, ..AuditQuery::default() };
     assert_eq!(store.audit(&beyond).await.unwrap(), all[..1]);
@@ -118,18 +118,18 @@ pub async fn a_note_is_kept_as_it_is(store: RegistryHandle) {
     let change =
         (Some(r#"{"standing":"clear"}"#.to_owned()), Some(r#"{"standing":"blocked"}"#.to_owned()));
     let by = Attribution { actor: Actor::Terse, at: timestamp(12), why: None };
-    store.note(AuditAction::LinkJudged, "link:/abc", change.clone(), by).await.unwrap();
+    store.record(AuditAction::LinkModerated, "link:/abc", change.clone(), by).await.unwrap();
     let [line] = &log(&store).await[..] else { panic!("one line") };
     assert_eq!(
         (line.actor, line.at, &line.why, line.act),
-        (Actor::Terse, timestamp(12), &None, AuditAction::LinkJudged)
+        (Actor::Terse, timestamp(12), &None, AuditAction::LinkModerated)
     );
     assert_eq!(
         (line.subject.as_str(), &(line.before.clone(), line.after.clone())),
         ("link:/abc", &change)
     );
     for act in AuditAction::ALL {
-        store.note(act, "link:/abc", (None, None), self::by()).await.unwrap();
+        store.record(act, "link:/abc", (None, None), self::by()).await.unwrap();
     }
     assert_eq!(acts(&store).await[1..], AuditAction::ALL);
 }

@@ -135,7 +135,7 @@ pub async fn the_version_changes_for_what_visitors_meet_alone(store: RegistryHan
     store.add_key_usage(&[used]).await.unwrap();
     store.revoke_key(ann, key, by()).await.unwrap();
     store.end_session(&token(2)).await.unwrap();
-    store.note(AuditAction::LinkJudged, "link:/abc", (None, None), by()).await.unwrap();
+    store.record(AuditAction::LinkModerated, "link:/abc", (None, None), by()).await.unwrap();
     store.erase_account(ann, by()).await.unwrap();
     refused!(store.unblock_host("evil.example", by()).await, Missing);
     assert_eq!(Some(&version(&store).await), versions.last());

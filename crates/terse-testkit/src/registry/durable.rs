@@ -111,8 +111,8 @@ pub async fn fill(store: &RegistryHandle) {
         .settle_reports(None, &key("def"), timestamp(-5), ReportState::Confirmed, by())
         .await
         .unwrap();
-    for act in [AuditAction::LinkJudged, AuditAction::LinkScreened] {
-        store.note(act, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
+    for act in [AuditAction::LinkModerated, AuditAction::LinkScreened] {
+        store.record(act, "link:/def", (None, Some("{}".into())), by()).await.unwrap();
     }
 }
 

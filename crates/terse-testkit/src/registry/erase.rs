@@ -97,7 +97,7 @@ pub async fn an_erased_name_is_taken_out_of_the_log(store: RegistryHandle) {
     let mut why = by();
     why.why = Some("ann.now and ANN.BEFORE are one".into());
     store
-        .note(AuditAction::UserChanged, &subject::account(ann.id), (None, None), why)
+        .record(AuditAction::UserChanged, &subject::account(ann.id), (None, None), why)
         .await
         .unwrap();
     change(&store, ann.id, suspend()).await.unwrap();

@@ -72,7 +72,12 @@ pub async fn pruning_stops_at_its_limit(store: RegistryHandle) {
         let session = Session { expires_at: timestamp(1), ..session(ann.id, n) };
         store.add_session(session, ann.revision).await.unwrap();
         store
-            .note(terse_core::registry::AuditAction::LinkJudged, "link:/abc", (None, None), by())
+            .record(
+                terse_core::registry::AuditAction::LinkModerated,
+                "link:/abc",
+                (None, None),
+                by(),
+            )
             .await
             .unwrap();
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::timestamp;
 
-const LEASE: Duration = Duration::from_secs(60);
+const CLAIM_DURATION: Duration = Duration::from_secs(60);
 
 pub(super) fn new_webhook(owner: OwnerId, events: &[EventKind]) -> NewWebhook {
     let url = Target::from_stored("https://hook.example/secret-path?secret=query".into());
@@ -40,7 +40,12 @@ pub(super) fn event(owner: OwnerId, n: u64) -> NewEvent {
 }
 
 fn claim(now: i64) -> DeliveryClaim {
-    DeliveryClaim { now: timestamp(now), lease: LEASE, after: WebhookId(0), limit: 100 }
+    DeliveryClaim {
+        now: timestamp(now),
+        claim_duration: CLAIM_DURATION,
+        after: WebhookId(0),
+        limit: 100,
+    }
 }
 
 pub(super) async fn due(store: &RegistryHandle, now: i64) -> Vec<DueDelivery> {
@@ -283,8 +288,8 @@ pub async fn a_due_delivery_is_claimed_by_one_node(store: RegistryHandle) {
     assert!(record(&store, &lent[0], 200, 20).await);
     let next = due(&store, 30).await;
     assert_eq!((names(&next), next[0].webhook.id), (vec!["evt_2"], one.id));
-    // After the lease has expired, its holder can no longer record an attempt.
-    let late = LEASE.as_millis() as i64 + 10;
+    // After the claim has expired, its holder can no longer record an attempt.
+    let late = CLAIM_DURATION.as_millis() as i64 + 10;
     let again = due(&store, late).await;
     assert_eq!((names(&again), again[0].webhook.id), (vec!["evt_1"], two.id));
     assert!(!record(&store, &lent[1], 200, late).await);

@@ -29,7 +29,7 @@ const MAX_CLAIMED: usize = 128;
 const TO_ONE_HOST: usize = 3;
 /// How long a claim lasts. Longer than all claimed deliveries take if they go to a single slow
 /// host.
-const LEASE: Duration = Duration::from_secs(180);
+const CLAIM_DURATION: Duration = Duration::from_secs(180);
 /// After this time the job leaves a claimed delivery to the next claim.
 const TOO_LATE: Duration = Duration::from_secs(120);
 
@@ -79,7 +79,7 @@ impl Job for WebhookDelivery {
             return Ok(NextRun::Interval);
         }
         let (now, after) = (self.sender.clock.now(), self.after);
-        let claim = DeliveryClaim { now, lease: LEASE, after, limit: room };
+        let claim = DeliveryClaim { now, claim_duration: CLAIM_DURATION, after, limit: room };
         for due in self.sender.events.registry.due(claim).await? {
             self.after = due.webhook.id;
             let sender = Arc::clone(&self.sender);

@@ -238,14 +238,14 @@ struct LoggedAudit(Arc<dyn Registry>);
 
 #[async_trait]
 impl AuditLog for LoggedAudit {
-    async fn note(
+    async fn record(
         &self,
         act: AuditAction,
         subject: &str,
         change: (Option<String>, Option<String>),
         by: Attribution,
     ) -> Result<(), RegistryError> {
-        self.0.note(act, subject, change, by).await.inspect_err(|error| {
+        self.0.record(act, subject, change, by).await.inspect_err(|error| {
             tracing::warn!(%error, subject, "an automatic decision could not be recorded");
         })
     }

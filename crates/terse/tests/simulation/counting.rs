@@ -259,7 +259,7 @@ impl World {
     }
 
     /// Waits until everything is counted, and checks it.
-    pub(crate) async fn settle_clicks(self: &Rc<Self>) {
+    pub(crate) async fn wait_until_counted(self: &Rc<Self>) {
         // Longer than it takes to retry, to flush and to forget positions.
         sleep(Duration::from_secs(10)).await;
         if self.restart_fenced().await {

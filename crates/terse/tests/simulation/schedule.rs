@@ -237,7 +237,7 @@ impl World {
         for task in tasks {
             finish(task).await;
         }
-        self.settle().await;
+        self.wait_until_quiet().await;
         background.iter().for_each(JoinHandle::abort);
     }
 
@@ -397,7 +397,7 @@ impl World {
     }
 
     /// Heals everything, waits, and checks that both nodes serve the last state of every link.
-    async fn settle(self: &Rc<Self>) {
+    async fn wait_until_quiet(self: &Rc<Self>) {
         self.heal(&[0, 1]);
         self.heal_clicks();
         sleep(AFTER_FAULT + CACHE_TTL + Duration::from_secs(6)).await;
@@ -413,7 +413,7 @@ impl World {
             let checked = if allowed { Ok(()) } else { Err(format!("kept: {status:?}")) };
             self.must(checked, || format!("a-month on {at} in the end"));
         }
-        self.settle_clicks().await;
+        self.wait_until_counted().await;
     }
 }
 
