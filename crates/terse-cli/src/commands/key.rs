@@ -4,23 +4,23 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Value, json};
 
+use super::account::path_of;
 use super::text;
-use super::user::path_of;
 use crate::CommandContext;
 use crate::client::ApiClient;
 use crate::terminal::{is_out, one_line, say, table, width};
 use terse_core::HumanDuration;
 
-/// Create, list and revoke API keys: your own, or those of an account with --user.
+/// Create, list and revoke API keys: your own, or those of an account with --account.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  terse key add newsletter --user ann --scope create --ttl 90d
-  terse key list --user ann
-  terse key revoke 7 --user ann")]
+  terse key add newsletter --account ann --scope create --ttl 90d
+  terse key list --account ann
+  terse key revoke 7 --account ann")]
 pub struct KeyArgs {
     #[command(subcommand)]
-    act: KeyCommand,
+    command: KeyCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -61,18 +61,18 @@ enum KeyCommand {
 #[derive(Args, Debug)]
 struct AccountArg {
     /// The account, by name or number [default: the account of the key that is sent to --server]
-    #[arg(long)]
-    user: Option<String>,
+    #[arg(long, alias = "user")]
+    account: Option<String>,
 }
 
 impl AccountArg {
     fn path(&self, context: &CommandContext, api: &ApiClient) -> anyhow::Result<String> {
-        match &self.user {
-            Some(user) => Ok(format!("{}/keys", path_of(api, user)?)),
+        match &self.account {
+            Some(account) => Ok(format!("{}/keys", path_of(api, account)?)),
             // Without --server, commands use the operator's key, which belongs to no account.
             None if context.remote.is_none() => {
                 anyhow::bail!(
-                    "--user NAME is missing: name the account (`terse user list` shows all)"
+                    "--account NAME is missing: name the account (`terse account list` shows all)"
                 )
             }
             None => Ok("/api/v1/keys".into()),
@@ -83,7 +83,7 @@ impl AccountArg {
 impl KeyArgs {
     pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
-        match &self.act {
+        match &self.command {
             KeyCommand::List { account } => {
                 let keys = api.expect(&Method::GET, &account.path(context, &api)?, None)?.body;
                 if context.json { say(&keys.to_string())? } else { list(&keys)? }

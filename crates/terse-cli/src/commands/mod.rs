@@ -1,5 +1,6 @@
 //! One file per command. Each prints text, or JSON with `--json`, and returns whether it succeeded.
 
+mod account;
 pub(crate) mod backup;
 mod block;
 mod chart;
@@ -19,7 +20,6 @@ mod shorten;
 mod stats;
 pub(crate) mod stored_backups;
 mod top;
-mod user;
 
 use std::io::Read as _;
 use std::path::Path;
@@ -56,7 +56,8 @@ pub enum Command {
     /// Export all links to a CSV or JSON file
     Export(export::ExportArgs),
     /// Manage accounts
-    User(user::UserArgs),
+    #[command(alias = "user")]
+    Account(account::AccountArgs),
     /// Create, list and revoke API keys
     Key(key::KeyArgs),
     /// Block a host, list blocked hosts, or unblock one
@@ -78,7 +79,7 @@ impl Command {
             Self::Top(command) => command.run(context),
             Self::Import(command) => command.run(context),
             Self::Export(command) => command.run(context),
-            Self::User(command) => command.run(context),
+            Self::Account(command) => command.run(context),
             Self::Key(command) => command.run(context),
             Self::Block(command) => command.run(context),
         }

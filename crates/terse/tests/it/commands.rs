@@ -372,38 +372,47 @@ fn the_doctor_finds_a_damaged_store() {
 #[test]
 fn an_account_gets_a_plan_and_loses_it_again() {
     let (_temp, data) = store();
-    done(&data, &["user", "add", "ann"]);
-    let set = |plan: &str| done(&data, &["--json", "user", "set", "ann", "--plan", plan]).json();
+    done(&data, &["account", "add", "ann"]);
+    let set = |plan: &str| done(&data, &["--json", "account", "set", "ann", "--plan", plan]).json();
     assert_eq!(set("500/h")["plan"], "500/h");
-    let listed = done(&data, &["--json", "user", "list"]).json();
+    let listed = done(&data, &["--json", "account", "list"]).json();
     assert!(listed.to_string().contains("\"plan\":\"500/h\""), "{listed}");
     // Another change keeps it.
-    done(&data, &["user", "set", "ann", "--role", "moderator"]);
+    done(&data, &["account", "set", "ann", "--role", "moderator"]);
     assert_eq!(set("")["plan"], Value::Null);
-    let refused = run(&data, &["user", "set", "ann", "--plan", "many"]);
+    let refused = run(&data, &["account", "set", "ann", "--plan", "many"]);
     assert!(refused.code == 1 && refused.err.contains("plan"), "{}", refused.err);
 }
 
 #[test]
 fn two_factor_sign_in_is_turned_off_for_a_lost_device() {
     let (_temp, data) = store();
-    done(&data, &["user", "add", "ann"]);
-    let said = done(&data, &["user", "two-factor-off", "ann"]);
+    done(&data, &["account", "add", "ann"]);
+    let said = done(&data, &["account", "two-factor-off", "ann"]);
     assert!(said.out.contains("two-factor sign-in is off: ann"), "{}", said.out);
-    let told = done(&data, &["--json", "user", "two-factor-off", "ann"]).json();
+    let told = done(&data, &["--json", "account", "two-factor-off", "ann"]).json();
     assert_eq!(told["two_factor"], false);
+}
+
+#[test]
+fn the_earlier_words_for_accounts_are_accepted() {
+    let (_temp, data) = store();
+    done(&data, &["user", "add", "ann"]);
+    done(&data, &["key", "add", "laptop", "--user", "ann"]);
+    let listed = done(&data, &["key", "list", "--account", "ann"]);
+    assert!(listed.out.contains("laptop"), "{}", listed.out);
 }
 
 #[test]
 fn a_reset_link_is_printed() {
     let (_temp, data) = store();
-    done(&data, &["user", "add", "ann"]);
-    let said = done(&data, &["user", "reset", "ann"]);
+    done(&data, &["account", "add", "ann"]);
+    let said = done(&data, &["account", "reset", "ann"]);
     assert!(said.out.contains("/login/reset?token=terse_"), "{}", said.out);
     assert!(said.err.contains("It works once, until "), "{}", said.err);
-    let made = done(&data, &["--json", "user", "reset", "ann"]).json();
+    let made = done(&data, &["--json", "account", "reset", "ann"]).json();
     assert!(made["url"].as_str().unwrap() != said.out.trim() && made["expires_at"].is_string());
-    let refused = run(&data, &["user", "reset", "bob"]);
+    let refused = run(&data, &["account", "reset", "bob"]);
     assert!(refused.code == 1 && refused.err.contains("no account"), "{}", refused.err);
 }
 
@@ -442,8 +451,8 @@ fn a_command_in_a_folder_without_a_store_creates_none() {
         for arguments in [
             &["shorten", "https://example.com/"][..],
             &["import", csv.to_str().unwrap()],
-            &["user", "add", "ann"],
-            &["user", "invite"],
+            &["account", "add", "ann"],
+            &["account", "invite"],
             &["list"],
             &["stats"],
         ] {

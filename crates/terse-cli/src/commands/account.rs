@@ -1,4 +1,4 @@
-//! `terse user …`: accounts, for the operator.
+//! `terse account …`: accounts, for the operator.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::terminal::{one_line, say, table, width};
 use terse_core::HumanDuration;
 
 /// The path of accounts in the API.
-const USERS: &str = "/api/v1/admin/users";
+const ACCOUNTS: &str = "/api/v1/admin/users";
 /// Accounts per request.
 const PAGE: usize = 100;
 
@@ -22,17 +22,17 @@ const PAGE: usize = 100;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  terse user add ann --role admin --password-file password.txt
-  terse user invite --role user
-  terse user reset ann
-  terse user suspend bob --why 'sends spam'")]
-pub struct UserArgs {
+  terse account add ann --role admin --password-file password.txt
+  terse account invite --role user
+  terse account reset ann
+  terse account suspend bob --why 'sends spam'")]
+pub struct AccountArgs {
     #[command(subcommand)]
-    act: UserCommand,
+    command: AccountCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum UserCommand {
+enum AccountCommand {
     /// List accounts, oldest first
     List,
     /// Create an account
@@ -40,12 +40,12 @@ enum UserCommand {
         /// The name to sign in with
         name: String,
         #[command(flatten)]
-        about: AccountArgs,
+        about: AccountFields,
     },
     /// Change an account
     Set {
         /// A name, or a number
-        user: String,
+        account: String,
         /// A new name
         #[arg(long = "name", value_name = "NAME")]
         new_name: Option<String>,
@@ -54,12 +54,12 @@ enum UserCommand {
         #[arg(long)]
         plan: Option<String>,
         #[command(flatten)]
-        about: AccountArgs,
+        about: AccountFields,
     },
     /// Suspend an account: its links, keys and sessions stop working
     Suspend {
         /// A name, or a number
-        user: String,
+        account: String,
         /// The reason, for the audit log
         #[arg(long)]
         why: String,
@@ -67,7 +67,7 @@ enum UserCommand {
     /// Reinstate a suspended account
     Reinstate {
         /// A name, or a number
-        user: String,
+        account: String,
         /// The reason, for the audit log
         #[arg(long)]
         why: Option<String>,
@@ -75,7 +75,7 @@ enum UserCommand {
     /// Permanently erase an account with all its links and their clicks
     Erase {
         /// A name, or a number
-        user: String,
+        account: String,
         /// Confirm: this cannot be undone
         #[arg(long)]
         yes: bool,
@@ -83,12 +83,12 @@ enum UserCommand {
     /// Print a reset link, with which the holder of an account chooses a new password
     Reset {
         /// A name, or a number
-        user: String,
+        account: String,
     },
     /// Turn two-factor sign-in of an account off, whose holder lost the device
     TwoFactorOff {
         /// A name, or a number
-        user: String,
+        account: String,
     },
     /// Print an invitation: a link that creates one account
     Invite {
@@ -102,7 +102,7 @@ enum UserCommand {
 }
 
 #[derive(Args, Debug)]
-struct AccountArgs {
+struct AccountFields {
     /// The role: user, moderator or admin [default for a new account: user]
     #[arg(long)]
     role: Option<String>,
@@ -111,7 +111,7 @@ struct AccountArgs {
     password_file: Option<PathBuf>,
 }
 
-impl AccountArgs {
+impl AccountFields {
     fn add_to(&self, body: &mut Map<String, Value>) -> anyhow::Result<()> {
         if let Some(role) = &self.role {
             body.insert("role".into(), json!(role));
@@ -123,65 +123,68 @@ impl AccountArgs {
     }
 }
 
-impl UserArgs {
+impl AccountArgs {
     pub(crate) fn run(&self, context: &CommandContext) -> anyhow::Result<bool> {
         let api = context.api()?;
-        match &self.act {
-            UserCommand::List => list(&api, context.json),
-            UserCommand::Add { name, about } => {
+        match &self.command {
+            AccountCommand::List => list(&api, context.json),
+            AccountCommand::Add { name, about } => {
                 let mut body = Map::from_iter([("name".to_owned(), json!(name))]);
                 about.add_to(&mut body)?;
-                let made = api.expect(&Method::POST, USERS, Some(&body.into()))?.body;
-                print_account(context, &made, |user| {
-                    format!("{} has an account ({}, number {})", user.name, user.role, user.id)
+                let made = api.expect(&Method::POST, ACCOUNTS, Some(&body.into()))?.body;
+                print_account(context, &made, |account| {
+                    format!(
+                        "{} has an account ({}, number {})",
+                        account.name, account.role, account.id
+                    )
                 })?;
                 if !context.json && about.password_file.is_none() {
                     eprintln!(
                         "It has no password yet, so signing in is not possible; set one with \
-                         `terse user set --password-file`."
+                         `terse account set --password-file`."
                     );
                 }
                 Ok(true)
             }
-            UserCommand::Set { user, new_name, plan, about } => {
-                let path = path_of(&api, user)?;
+            AccountCommand::Set { account, new_name, plan, about } => {
+                let path = path_of(&api, account)?;
                 let mut body = Map::new();
                 body.extend(new_name.as_ref().map(|name| ("name".to_owned(), json!(name))));
                 let plan = plan.as_ref().map(|plan| Some(plan).filter(|plan| !plan.is_empty()));
                 body.extend(plan.map(|plan| ("plan".to_owned(), json!(plan))));
                 about.add_to(&mut body)?;
                 let changed = api.expect(&Method::PATCH, &path, Some(&body.into()))?.body;
-                print_account(context, &changed, |user| {
-                    format!("changed: {} ({})", user.name, user.role)
+                print_account(context, &changed, |account| {
+                    format!("changed: {} ({})", account.name, account.role)
                 })
             }
-            UserCommand::Suspend { user, why } => {
-                let path = format!("{}/suspend", path_of(&api, user)?);
+            AccountCommand::Suspend { account, why } => {
+                let path = format!("{}/suspend", path_of(&api, account)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
-                print_account(context, &changed, |user| format!("suspended: {}", user.name))
+                print_account(context, &changed, |account| format!("suspended: {}", account.name))
             }
-            UserCommand::Reinstate { user, why } => {
-                let path = format!("{}/reinstate", path_of(&api, user)?);
+            AccountCommand::Reinstate { account, why } => {
+                let path = format!("{}/reinstate", path_of(&api, account)?);
                 let changed = api.expect(&Method::POST, &path, Some(&json!({ "why": why })))?.body;
-                print_account(context, &changed, |user| format!("reinstated: {}", user.name))
+                print_account(context, &changed, |account| format!("reinstated: {}", account.name))
             }
-            UserCommand::Erase { user, yes } => {
+            AccountCommand::Erase { account, yes } => {
                 anyhow::ensure!(
                     *yes,
                     "this erases the account with all its links and clicks and cannot be undone; add --yes"
                 );
-                let answer = api.expect(&Method::DELETE, &path_of(&api, user)?, None)?;
+                let answer = api.expect(&Method::DELETE, &path_of(&api, account)?, None)?;
                 let done =
                     if answer.status == 202 { "closed, erasure in progress" } else { "erased" };
                 if context.json {
-                    say(&json!({ "user": user, "done": answer.status != 202 }).to_string())?;
+                    say(&json!({ "user": account, "done": answer.status != 202 }).to_string())?;
                 } else {
-                    say(&format!("{done}: {}", one_line(user)))?;
+                    say(&format!("{done}: {}", one_line(account)))?;
                 }
                 Ok(true)
             }
-            UserCommand::Reset { user } => {
-                let path = format!("{}/reset_link", path_of(&api, user)?);
+            AccountCommand::Reset { account } => {
+                let path = format!("{}/reset_link", path_of(&api, account)?);
                 let made = api.expect(&Method::POST, &path, None)?.body;
                 say(if context.json { made.to_string() } else { one_line(text(&made, "url")) }
                     .as_str())?;
@@ -191,14 +194,14 @@ impl UserArgs {
                 }
                 Ok(true)
             }
-            UserCommand::TwoFactorOff { user } => {
-                let path = format!("{}/two_factor", path_of(&api, user)?);
+            AccountCommand::TwoFactorOff { account } => {
+                let path = format!("{}/two_factor", path_of(&api, account)?);
                 let changed = api.expect(&Method::DELETE, &path, None)?.body;
-                print_account(context, &changed, |user| {
-                    format!("two-factor sign-in is off: {}", user.name)
+                print_account(context, &changed, |account| {
+                    format!("two-factor sign-in is off: {}", account.name)
                 })
             }
-            UserCommand::Invite { role, ttl } => {
+            AccountCommand::Invite { role, ttl } => {
                 let mut body = json!({ "role": role });
                 if let Some(ttl) = ttl {
                     body["ttl"] = json!(ttl.get().as_secs());
@@ -221,17 +224,17 @@ struct ShownAccount {
 
 fn print_account(
     context: &CommandContext,
-    user: &Value,
+    account: &Value,
     sentence: impl FnOnce(ShownAccount) -> String,
 ) -> anyhow::Result<bool> {
     if context.json {
-        say(&user.to_string())?;
+        say(&account.to_string())?;
     } else {
-        let id = user.get("id").and_then(Value::as_u64).unwrap_or_default();
+        let id = account.get("id").and_then(Value::as_u64).unwrap_or_default();
         say(&sentence(ShownAccount {
             id,
-            name: one_line(text(user, "name")),
-            role: one_line(text(user, "role")),
+            name: one_line(text(account, "name")),
+            role: one_line(text(account, "role")),
         }))?;
     }
     Ok(true)
@@ -240,13 +243,13 @@ fn print_account(
 /// The path of an account, by its name or its number.
 pub(super) fn path_of(api: &ApiClient, typed: &str) -> anyhow::Result<String> {
     if !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(format!("{USERS}/{typed}"));
+        return Ok(format!("{ACCOUNTS}/{typed}"));
     }
-    let path = format!("{USERS}{}", query(&[("name", Some(typed.to_owned()))]));
+    let path = format!("{ACCOUNTS}{}", query(&[("name", Some(typed.to_owned()))]));
     let found = api.expect(&Method::GET, &path, None)?.body;
     let id = found.pointer("/users/0/id").and_then(Value::as_u64);
     let id = id.with_context(|| format!("there is no account with the name {typed:?}"))?;
-    Ok(format!("{USERS}/{id}"))
+    Ok(format!("{ACCOUNTS}/{id}"))
 }
 
 fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
@@ -254,11 +257,11 @@ fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
     let mut cursor = None;
     loop {
         let path = query(&[("limit", Some(PAGE.to_string())), ("cursor", cursor.clone())]);
-        let mut page = api.expect(&Method::GET, &format!("{USERS}{path}"), None)?.body;
-        let Some(Value::Array(users)) = page.get_mut("users").map(Value::take) else {
+        let mut page = api.expect(&Method::GET, &format!("{ACCOUNTS}{path}"), None)?.body;
+        let Some(Value::Array(accounts)) = page.get_mut("users").map(Value::take) else {
             anyhow::bail!("the response contains no accounts: is this a terse server?");
         };
-        all.extend(users);
+        all.extend(accounts);
         let next = page.get("next_cursor").and_then(Value::as_str).map(str::to_owned);
         anyhow::ensure!(
             next.is_none() || next != cursor,
@@ -274,19 +277,21 @@ fn list(api: &ApiClient, json: bool) -> anyhow::Result<bool> {
         return Ok(true);
     }
     if all.is_empty() {
-        eprintln!("There are no accounts yet. Create one with `terse user add NAME --role admin`.");
+        eprintln!(
+            "There are no accounts yet. Create one with `terse account add NAME --role admin`."
+        );
         return Ok(true);
     }
     let rows: Vec<Vec<String>> = all
         .iter()
-        .map(|user| {
-            let state = if user["suspended"].is_null() { "" } else { "suspended" };
+        .map(|account| {
+            let state = if account["suspended"].is_null() { "" } else { "suspended" };
             vec![
-                user["id"].to_string(),
-                text(user, "name").into(),
-                text(user, "role").into(),
+                account["id"].to_string(),
+                text(account, "name").into(),
+                text(account, "role").into(),
                 state.into(),
-                text(user, "created_at").into(),
+                text(account, "created_at").into(),
             ]
         })
         .collect();
