@@ -1,5 +1,9 @@
 //! A worker: consumes messages in a group, and has the click store count them.
 
+mod failure_log;
+mod lag;
+mod waiting;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,14 +11,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::KafkaError;
 use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 use terse_core::clicks::{Batch, ClickIngest, JournalId};
 use terse_core::{Clock, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::MAX_MESSAGE_AGE;
 use crate::batch_merger::BatchMerger;
@@ -27,16 +30,12 @@ use crate::message_counter::{Counted, MessageCounter};
 use crate::offsets::Offsets;
 use crate::options::{KafkaOpenError, KafkaOptions};
 use crate::topic;
+use failure_log::chain;
+use waiting::{TRY_WAITING, WaitingBatch};
 
 /// Messages, and their octets, that are counted together.
 const MAX_GROUP: usize = 64;
 const MAX_GROUP_OCTETS: usize = 16 << 20;
-/// Messages, and their octets, that may wait for others. Beyond that the oldest waits no longer.
-const MAX_WAITING: usize = 1000;
-const MAX_WAITING_OCTETS: usize = 64 << 20;
-/// How often a message that waits is tried although nothing seems to have changed: another worker
-/// may have counted what is missing.
-const TRY_WAITING: Duration = Duration::from_secs(5);
 /// How often the store may say that data is damaged before the message is set aside.
 const MAX_CORRUPT: u32 = 10;
 /// How often the worker tries to set a message aside.
@@ -44,9 +43,6 @@ const SET_ASIDE_TRIES: u32 = 3;
 /// More journals than a fleet has nodes. What follows an incomplete journal that was dropped waits.
 const MAX_INCOMPLETE: usize = 10_000;
 const TICK: Duration = Duration::from_millis(500);
-const LAG_INTERVAL: Duration = Duration::from_secs(5);
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A consumed message.
 #[derive(Clone, Debug)]
@@ -62,13 +58,6 @@ pub(crate) struct ConsumedMessage {
 struct ConsumedBatch {
     message: ConsumedMessage,
     batch: Arc<Batch>,
-}
-
-/// A message that begins past the store's position.
-struct WaitingBatch {
-    consumed: ConsumedBatch,
-    since: Instant,
-    next_try: Instant,
 }
 
 /// The signal `stop` is set, so the loop ends.
@@ -398,46 +387,6 @@ impl KafkaWorker {
         Ok(())
     }
 
-    /// Tries messages that wait: what was missing may have come, or is missing for too long. Ends
-    /// after [`TICK`], also if more are due: the worker must poll Kafka to stay in its group.
-    async fn count_waiting(&mut self) -> Result<(), Stopped> {
-        let octets =
-            |waiting: &WaitingBatch| waiting.consumed.message.payload.as_ref().map_or(0, Vec::len);
-        let until = Instant::now() + TICK;
-        loop {
-            let now = Instant::now();
-            if now >= until {
-                break;
-            }
-            let too_many = self.waiting.len() > MAX_WAITING
-                || self.waiting.iter().map(octets).sum::<usize>() > MAX_WAITING_OCTETS;
-            let is_due = |(at, waiting): &(usize, &WaitingBatch)| {
-                let expired = now.duration_since(waiting.since) >= self.options.gap_timeout;
-                (too_many && *at == 0)
-                    || expired
-                    || waiting.next_try <= now
-                    || self.counter.fits(&waiting.consumed.batch)
-            };
-            let Some((at, _)) = self.waiting.iter().enumerate().find(is_due) else { break };
-            let Some(waiting) = self.waiting.remove(at) else { break };
-            let since = waiting.since;
-            let alone =
-                (too_many && at == 0) || now.duration_since(since) >= self.options.gap_timeout;
-            self.count(waiting.consumed, alone).await?;
-            // If it still waits, it keeps the time since when it has waited.
-            if let Some(last) = self.waiting.back_mut().filter(|last| last.since >= now) {
-                last.since = since;
-                self.waiting.make_contiguous().sort_by_key(|waiting| waiting.since);
-            }
-        }
-        self.note_waiting();
-        Ok(())
-    }
-
-    fn note_waiting(&self) {
-        self.counts.waiting.store(self.waiting.len() as u64, Ordering::Relaxed);
-    }
-
     /// Writes a message to the topic of those that cannot be counted. After [`SET_ASIDE_TRIES`]
     /// failures the worker goes on, and the log says where the message is.
     async fn set_aside(&mut self, message: &ConsumedMessage, reason: &str) -> Result<(), Stopped> {
@@ -521,73 +470,6 @@ impl KafkaWorker {
         self.follow_rebalance();
         Ok(())
     }
-
-    fn store_failed(&mut self, error: &StoreError) {
-        self.counts.store_failures.fetch_add(1, Ordering::Relaxed);
-        if self.should_log() {
-            let error = chain(error);
-            warn!(error, "clicks cannot be counted right now; they stay in Kafka");
-        }
-    }
-
-    fn store_counts(&mut self) {
-        if self.failure_logged.take().is_some() {
-            info!("clicks are counted again");
-        }
-    }
-
-    fn kafka_failed(&mut self, error: &KafkaError) {
-        if self.should_log() {
-            let last = self.connection.last_error();
-            warn!(%error, last, "Kafka gives no clicks right now");
-        }
-    }
-
-    fn should_log(&mut self) -> bool {
-        let is_due = self.failure_logged.is_none_or(|logged| logged.elapsed() >= LOG_INTERVAL);
-        if is_due {
-            self.failure_logged = Some(Instant::now());
-        }
-        is_due
-    }
-
-    /// Asks the brokers now and then how many messages there are. If some are not committed, all
-    /// commits are repeated: one may have failed, and perhaps no message follows that repeats it.
-    fn note_lag(&mut self) {
-        if Instant::now() < self.next_lag {
-            return;
-        }
-        self.next_lag = Instant::now() + LAG_INTERVAL;
-        let (consumer, counts) = (Arc::clone(&self.consumer), Arc::clone(&self.counts));
-        let commit_again = Arc::clone(&self.commit_again);
-        let topic = self.options.address.topic.clone();
-        // Not waited for: brokers that do not answer must not delay the counting.
-        tokio::task::spawn_blocking(move || match lag(&consumer, &topic) {
-            Ok(messages) => {
-                counts.lag_messages.store(messages, Ordering::Relaxed);
-                commit_again.fetch_or(messages > 0, Ordering::Relaxed);
-                if messages == 0 {
-                    counts.lag_ms.store(0, Ordering::Relaxed);
-                }
-            }
-            Err(error) => debug!(%error, "the lag is unknown"),
-        });
-    }
-}
-
-/// Messages of the assigned partitions that are not committed. Blocks.
-fn lag(consumer: &GroupConsumer, topic: &str) -> Result<u64, KafkaError> {
-    let committed = consumer.committed(CLIENT_TIMEOUT)?;
-    let mut messages = 0;
-    for element in committed.elements() {
-        let (low, high) = consumer.fetch_watermarks(topic, element.partition(), CLIENT_TIMEOUT)?;
-        let next = match element.offset() {
-            Offset::Offset(offset) => offset,
-            _ => low,
-        };
-        messages += u64::try_from(high - next.max(low)).unwrap_or(0);
-    }
-    Ok(messages)
 }
 
 fn consumed(message: &rdkafka::message::BorrowedMessage<'_>) -> ConsumedMessage {
@@ -598,16 +480,6 @@ fn consumed(message: &rdkafka::message::BorrowedMessage<'_>) -> ConsumedMessage 
         payload: message.payload().map(<[u8]>::to_vec),
         sent_ms: message.timestamp().to_millis(),
     }
-}
-
-fn chain(error: &StoreError) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 impl std::fmt::Debug for KafkaWorker {
