@@ -1,6 +1,7 @@
 //! `terse serve`: configuration, backends, services, planes, jobs, listeners, and shutdown.
 
 mod credentials;
+mod first_steps;
 mod jobs;
 mod listeners;
 mod metrics;
@@ -8,51 +9,40 @@ mod policy;
 mod reload;
 mod safety;
 mod services;
+mod start;
 mod system_info;
 mod tls;
 mod unix_socket;
 mod web;
 mod web_plane;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use terse_core::clicks::{ClickStore, LiveFollower};
-use terse_core::job::Job;
+use terse_core::clicks::ClickStore;
 use terse_core::limits::RateLimits;
-use terse_core::metrics::MetricsSource;
-use terse_core::registry::Salts;
-use terse_core::{Clock, JobBoard, LinkKey, ListenAddress, Notices};
-use terse_metrics::{Exposition, HealthEndpoints};
+use terse_core::{Clock, JobBoard, LinkKey, ListenAddress};
 use terse_redirect::{
     FallbackParts, HttpFallback, Listeners, RedirectSettings, Redirector, ServedRoles,
     ServingThreads,
 };
-use terse_server::RefusalPages;
 use terse_traces::SpanQueue;
-use terse_worker::{
-    HotLinks, LeaseKeeper, LiveClicks, OldestReport, ReportWatch, RunningJobs, Scheduler, UsedKeys,
-};
+use terse_worker::{HotLinks, RunningJobs};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use url::Url;
 
-use crate::backends::{self, ClickBus, DataDir, LockGuard, RunInfo, Stores};
+use crate::backends::{DataDir, LockGuard, RunInfo, Stores};
 use crate::click_plane::ClickPlane;
 use crate::config::Config;
-use crate::memory_plan::MemoryPlan;
-use crate::outgoing::{self, mail};
 use listeners::BoundListeners;
-use metrics::MetricsParts;
 use reload::Reloaded;
-use services::Services;
+use start::{AddedJobs, Monitoring, OpenServices, Opened, OwnKeys, Planes};
 use system_info::ServerInfo;
-use tls::Tls;
 
 pub(crate) use policy::{alphabet, hosts, unwanted_aliases};
 pub use reload::Reload;
@@ -90,6 +80,18 @@ pub fn run(config: Config, spans: Option<SpanQueue>, reload: Reload) -> anyhow::
     Ok(())
 }
 
+/// The links in use, which are saved for the next start.
+fn hot_links(
+    config: &Config,
+    redirector: &Arc<Redirector>,
+    click_plane: &ClickPlane,
+    clock: &Clock,
+) -> HotLinks {
+    let (in_use, live) = (Arc::clone(redirector), Arc::clone(&click_plane.live));
+    let in_use = move |visit: &mut dyn FnMut(LinkKey)| in_use.for_each_link_in_use(visit);
+    HotLinks::new(in_use, live, clock.clone(), &config.data_dir)
+}
+
 /// Reads the links into memory that were in use before the restart, and those with the most clicks.
 async fn load_hot_links(
     hot_links: HotLinks,
@@ -110,64 +112,6 @@ fn https_port(base_url: &Url, tls: Option<SocketAddr>) -> Option<u16> {
         "https" => base_url.port(),
         _ => tls.map(|address| address.port()).filter(|port| *port != 443),
     }
-}
-
-/// What the server opens first.
-struct Backends {
-    data_dir: DataDir,
-    lock: LockGuard,
-    runtime: Runtime,
-    store: Stores,
-}
-
-impl Backends {
-    fn open(config: &Config) -> anyhow::Result<Self> {
-        let data_dir = DataDir::open(&config.data_dir)?;
-        let lock = data_dir.lock_for_server()?;
-        backends::remove_leftovers(config);
-        let runtime = listeners::runtime()?;
-        runtime.block_on(backends::check_object_storage(config))?;
-        let store = runtime.block_on(backends::open(config))?;
-        Ok(Self { data_dir, lock, runtime, store })
-    }
-}
-
-/// Starts the journal and its shipper, and returns the metrics of the bus. From here on, clicks
-/// that are read and erased in `store` include what the click plane has in memory.
-fn start_click_plane(
-    config: &Config,
-    store: &mut Stores,
-    threads: usize,
-    clock: &Clock,
-    runtime: &Runtime,
-    jobs: &mut Scheduler,
-) -> anyhow::Result<(ClickPlane, Vec<MetricsSource>)> {
-    let salts: Arc<dyn Salts> = store.registry.clone();
-    let mut bus = runtime.block_on(ClickBus::open(config, store, clock))?;
-    let bus_metrics = bus.as_mut().map(ClickBus::take_metrics).unwrap_or_default();
-    let click_plane =
-        ClickPlane::start(config, &store.clicks, bus, &salts, threads, clock, runtime, jobs)?;
-    if store.shares_clicks {
-        let (live, clicks) = (Arc::clone(&click_plane.live), Arc::clone(&store.clicks));
-        jobs.add(LiveClicks(LiveFollower::new(live, clicks, clock.clone())));
-    } else {
-        store.clicks = click_plane.with_pending(&store.clicks);
-    }
-    Ok((click_plane, bus_metrics))
-}
-
-/// Shows the same metrics at `/metrics` and on the page System.
-fn show_metrics(
-    sources: Vec<MetricsSource>,
-    started_seconds: f64,
-    exposition: &mut Exposition,
-    system_info: &ServerInfo,
-) {
-    let sources = Arc::new(sources);
-    let all = Arc::clone(&sources);
-    let write_all: MetricsSource = Box::new(move |to| all.iter().for_each(|source| source(to)));
-    exposition.add(vec![write_all], started_seconds);
-    let _first = system_info.sources.set(sources);
 }
 
 /// Writes the file by which commands on this machine find the server. Not fatal: the server already
@@ -235,165 +179,44 @@ impl Server {
         adjust: impl FnOnce(&mut RedirectSettings),
     ) -> anyhow::Result<Self> {
         let started = SystemTime::now().duration_since(UNIX_EPOCH);
-
-        // A node without a listener for TLS may order certificates for the others.
-        let has_certificates = config.tls.listen.is_some() || config.tls.acme.enabled;
-        let mut tls = has_certificates.then(|| Tls::open(config)).transpose()?;
-
-        // Backends.
-        let Backends { data_dir, lock, runtime, mut store } = Backends::open(config)?;
-        let store_metrics = store.take_metrics();
-
-        // Listeners are bound now, so that a wrong address fails before anything is written.
-        let BoundListeners { plain, tls: tls_listener, admin, address, tls_address, outlive } =
-            BoundListeners::open(config)?;
-        let base_url = config.base_url_at(&address, tls_address);
-        let addresses: Vec<_> = [address.tcp(), tls_address].into_iter().flatten().collect();
-        let hosts = policy::hosts(config, &base_url, &addresses)?;
-        if let Some(tls) = &mut tls {
-            runtime.block_on(tls.read_ordered(config, &store, &hosts, &clock))?;
-        }
-        let acme = tls.as_ref().and_then(|tls| tls.acme.clone());
-
-        // Services.
-        let mut settings = policy::redirect_settings(config, store.links.identity())?;
-        adjust(&mut settings);
-        let threads = settings.threads.max(1);
-        let mut exposition = Exposition::default();
-        // The port that most visitors use.
-        let port = tls_address.or(address.tcp()).map_or(0, |address| address.port());
-        let services =
-            Services::open(config, &store, &hosts, port, settings, &clock, &mut exposition);
-        let mut services = runtime.block_on(services)?;
-        let shared_cache = services.shared.metrics.take();
-        // After every step that a wrong setting can make fail: a generated key that was stored but
-        // never printed would be lost.
-        let (keys, fresh_key, local_key) = runtime.block_on(credentials::keys(config, &store))?;
-        let setup_link = match config.roles.web {
-            true => runtime.block_on(credentials::setup_link(&store, &hosts.api_base()))?,
-            false => None,
-        };
-
-        // Planes.
-        let (stop, stopped) = watch::channel(false);
-        let mut jobs = Scheduler::new(LeaseKeeper::new(store.leases(), store.node()));
-        jobs.add_all(store.take_jobs());
-        let registry_refresh = runtime.block_on(services.follow(&store, &mut jobs))?;
-        let (click_plane, bus_metrics) =
-            start_click_plane(config, &mut store, threads, &clock, &runtime, &mut jobs)?;
-        let stopping = stopped.clone();
-        let operator = services.operator.current();
-        let mail = mail::delivery(config, &store.registry, &operator, &hosts, &clock)?;
-        let mail_queue = mail.as_ref().map(|mail| Arc::clone(&mail.queue));
-        let system_info = Arc::new(ServerInfo::new(config));
-        let parts = web::WebParts {
-            config,
-            store: &store,
-            acme: acme.clone(),
-            mail: mail_queue.clone(),
-            info: system_info.clone(),
-        };
-        let used_keys = Arc::<UsedKeys>::default();
-        let (refresh, uses) = (Arc::new(registry_refresh), Arc::clone(&used_keys));
-        let state = parts.state(
-            &services,
-            &click_plane,
-            keys,
-            (refresh, uses),
-            jobs.job_board(),
-            stopping,
-        )?;
-        let (api, limits) = (Arc::clone(&state.stats), state.limits.clone());
-        let (web, password_gate) = terse_server::router_and_gate(state);
-
-        // Jobs.
-        let Services { store: links_store, safety, redirector, .. } = &services;
-        let (links_store, safety, redirector) =
-            (Arc::clone(links_store), Arc::clone(safety), Arc::clone(redirector));
-        let outgoing = Arc::clone(&services.integrations.counts);
-        let refusal_pages = RefusalPages::new(Arc::clone(&services.operator), &hosts);
-        let notices = Arc::<Notices>::default();
-        notices.set("store", store.notice());
-        let parts = jobs::JobParts { config, clock: &clock, store: &store, notices: &notices };
-        let certificates = tls.as_ref().map(|tls| Arc::clone(&tls.certificates));
-        let tls = tls.map(|tls| tls.start(config, &hosts, &clock, &notices, &mut jobs));
-        let tls = tls_listener.zip(tls.transpose()?);
-        let job_counts = parts.add(services, &click_plane, used_keys, &mut jobs)?;
-        if let Some(mail) = mail {
-            jobs.add(mail);
-        }
-        let traces = spans.and_then(|spans| outgoing::trace_export(config, &store, spans));
-        let trace_metrics =
-            traces.as_ref().map(|traces| -> MetricsSource { Box::new(traces.metrics()) });
-        jobs.add_all(traces.map(|traces| -> Box<dyn Job> { Box::new(traces) }));
-
-        // Metrics and health. The metrics read the serving threads, which start last.
-        let oldest_report = Arc::<OldestReport>::default();
-        let (registry, oldest) = (store.registry.clone(), Arc::clone(&oldest_report));
-        jobs.add(ReportWatch { registry, oldest });
-        let workers: Arc<OnceLock<Arc<ServingThreads>>> = Arc::default();
-        let parts = MetricsParts {
-            data_dir: config.data_dir.clone(),
-            memory: MemoryPlan::of(config),
-            store: &store,
-            notices: Arc::clone(&notices),
-            redirector: Arc::clone(&redirector),
-            workers: Arc::clone(&workers),
-            mail: mail_queue,
-            certificates,
-            api,
-            safety,
-            outgoing,
-            jobs: jobs.counts(),
-            job_counts,
-            oldest_report,
-            click_plane: click_plane.metrics(),
-            clicks: click_plane.counts(),
-            shared_cache,
-            store_metrics,
-            bus: bus_metrics,
-        };
-        let sources = parts.sources().into_iter().chain(trace_metrics).collect();
+        let mut opened = Opened::open(config, &clock)?;
+        let OpenServices { services, threads, keys, own_keys, metrics } =
+            OpenServices::open(config, &opened, &clock, adjust)?;
+        let mut planes = Planes::start(config, &mut opened, &services, (keys, threads), &clock)?;
+        let mut added = AddedJobs::add(config, &mut opened, services, &mut planes, spans, &clock)?;
         let started = started.map_or(0.0, |since| since.as_secs_f64());
-        show_metrics(sources, started, &mut exposition, &system_info);
-        let draining = Arc::new(AtomicBool::new(false));
-        let health = HealthEndpoints {
-            store: links_store,
-            reads_links: metrics::reads_links(&redirector),
-            draining: Arc::clone(&draining),
-            metrics: Arc::new(exposition),
-            notices,
-        };
-        let health = health.router();
+        let Monitoring { workers, draining, health } =
+            Monitoring::begin(config, &mut opened, &mut planes, &mut added, metrics, started);
 
-        // Listeners.
+        // In this order: the store closes before the folder's lock is released.
+        let Opened { data_dir, lock, runtime, store, listeners, base_url, hosts, acme, .. } =
+            opened;
+        let BoundListeners { plain, tls, admin, address, tls_address, outlive } = listeners;
+        let Planes { mut jobs, click_plane, system_info, web, password_gate, limits, stop, .. } =
+            planes;
+        let AddedJobs { redirector, refusal_pages, tls_config, .. } = added;
         let (web, served_admin) = match admin {
             None => (web.merge(health), None),
-            Some(admin) => (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?)),
+            Some(admin) => {
+                let stopped = stop.subscribe();
+                (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?))
+            }
         };
         let (admin_address, admin) = served_admin.unzip();
         let roles = config.roles;
+        let (router, log) = (web, web::request_log(config));
         let fallback = HttpFallback::new(FallbackParts {
             redirector: Arc::clone(&redirector),
-            web: web_plane::WebService {
-                router: web,
-                password_gate,
-                refusal_pages,
-                log: web::request_log(config),
-                acme,
-            },
+            web: web_plane::WebService { router, password_gate, refusal_pages, log, acme },
             web_runtime: runtime.handle().clone(),
             serves: ServedRoles { redirects: roles.redirect, api: roles.api, pages: roles.web },
             hosts: hosts.clone(),
             https_port: https_port(&base_url, tls_address),
         });
-        let journal = click_plane.journal.clone();
-        let (in_use, live) = (Arc::clone(&redirector), Arc::clone(&click_plane.live));
-        let in_use = move |visit: &mut dyn FnMut(LinkKey)| in_use.for_each_link_in_use(visit);
-        let hot_links = HotLinks::new(in_use, live, clock.clone(), &config.data_dir);
+        let hot_links = hot_links(config, &redirector, &click_plane, &clock);
         jobs.add(hot_links.clone());
-        let tls = tls.map(|(listener, config)| (listener.into(), config));
-        let listeners = Listeners { plain, tls, outlive };
+        let tls = tls.zip(tls_config).map(|(listener, config)| (listener.into(), config));
+        let (listeners, journal) = (Listeners { plain, tls, outlive }, click_plane.journal.clone());
         let running = Arc::new(
             ServingThreads::start(listeners, Arc::clone(&redirector), fallback, journal)
                 .context("starting the serving threads")?,
@@ -404,6 +227,7 @@ impl Server {
         let loading = runtime.spawn(loading);
         let board = jobs.job_board();
         let jobs = jobs.start(runtime.handle());
+        let OwnKeys { fresh_key, local_key, setup_link } = own_keys;
         tell_local_commands(&data_dir, &address, local_key);
         Ok(Self {
             address,
@@ -494,50 +318,5 @@ impl Server {
             }
         }
         self.runtime.shutdown_timeout(Duration::from_secs(1));
-    }
-
-    /// Prints the address and the first steps to standard output. Standard error is the log, which
-    /// must not contain keys.
-    fn print_first_steps(&self, config: &Config) {
-        let (base, api) = (self.base_url.as_str().trim_end_matches('/'), &self.api_base);
-        tracing::info!(address = %self.address, base_url = base, "terse is listening");
-        let mut text = "\nterse is listening on".to_owned();
-        match &self.address {
-            ListenAddress::Tcp(address) => {
-                for address in listeners::reachable(*address) {
-                    text += &format!(" http://{address}");
-                }
-            }
-            unix @ ListenAddress::Unix(_) => text += &format!(" {unix}"),
-        }
-        for address in self.tls_address.into_iter().flat_map(listeners::reachable) {
-            text += &format!(" https://{address}");
-        }
-        text += "\n";
-        if config.base_url.is_none() && !self.address.is_local() {
-            text += &format!(
-                "\nShort links begin with {base}/. Set base_url to the address that visitors use.\n"
-            );
-        }
-        if let Some(link) = &self.setup_link {
-            text += &format!("\nSet up your account: {link}\n");
-        }
-        if let Some(key) = &self.fresh_key {
-            text += &format!("\nYour admin key, shown only this once:\n\n    {key}\n");
-        }
-        if config.roles.api {
-            text += "\nCreate a first link:\n\n    ";
-            text += &format!(
-                "curl -s {api}/api/v1/urls -H 'Content-Type: application/json' \
-                 -d '{{\"long_url\":\"https://example.com/\"}}'\n"
-            );
-        }
-        if config.roles.web {
-            text += &format!("\nor open {api}/ in a browser.\n");
-        }
-        // A closed standard output must not end the server.
-        if let Err(error) = writeln!(std::io::stdout(), "{text}") {
-            tracing::warn!(%error, "standard output is closed: the first steps were not printed");
-        }
     }
 }
