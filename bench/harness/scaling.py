@@ -17,7 +17,7 @@ def measure(lab):
 
 
 def by_links(lab):
-    """Links that are not in memory, uniformly at random: the cost of a look-up in stores of different sizes."""
+    """Links that are not in memory, uniformly at random: the cost of a lookup in stores of different sizes."""
     steps = [20_000, 200_000] if lab.chosen.quick else [1_000_000, 10_000_000]
     steps += [lab.chosen.links] if lab.chosen.links > steps[-1] else []
     rows, costs = [], []

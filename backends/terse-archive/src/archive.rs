@@ -37,7 +37,7 @@ pub struct ArchivedFile {
     pub from: Timestamp,
     /// The end, exclusive.
     pub to: Timestamp,
-    /// Its size in octets.
+    /// Its size in bytes.
     pub octets: u64,
     /// When it was written.
     pub written_at: Timestamp,

@@ -12,7 +12,7 @@ pub struct ArchiveCounts {
     pub hours: AtomicU64,
     /// Clicks that were copied.
     pub clicks: AtomicU64,
-    /// Files that were written, and their octets.
+    /// Files that were written, and their bytes.
     pub files: AtomicU64,
     /// See `files`.
     pub octets: AtomicU64,

@@ -45,7 +45,7 @@ pub struct ArchiveJobParts {
     pub storage: Storage,
     /// How long the click store keeps single clicks.
     pub keep_raw: Duration,
-    /// How long the archive keeps files; for ever without it.
+    /// How long the archive keeps files; forever without it.
     pub keep: Option<Duration>,
     /// The time.
     pub clock: Clock,

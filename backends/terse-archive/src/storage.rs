@@ -88,7 +88,7 @@ pub enum StorageError {
 pub struct StoredObject {
     /// Its name, without the prefix of the storage.
     pub name: String,
-    /// Its size in octets.
+    /// Its size in bytes.
     pub size: u64,
     /// When it was written.
     pub written_at: Timestamp,

@@ -119,7 +119,7 @@ impl ClickHouseClicks {
         Ok(deleted)
     }
 
-    /// Deletes the days of single clicks beyond the newest `max` octets.
+    /// Deletes the days of single clicks beyond the newest `max` bytes.
     async fn prune_beyond(&self, max: u64) -> Result<u64, StoreError> {
         let sql = "SELECT partition_id, toInt64(partition) AS day, sum(bytes_on_disk) \
              FROM system.parts WHERE active AND database = currentDatabase() \

@@ -19,7 +19,7 @@ pub struct DynamoInspection {
     pub table: String,
     /// About how many items it has; the service counts every six hours.
     pub items: u64,
-    /// About how many octets.
+    /// About how many bytes.
     pub octets: u64,
     /// Whether its capacity is on demand. Otherwise it is provisioned, and may be too small.
     pub is_on_demand: bool,

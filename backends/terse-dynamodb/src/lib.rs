@@ -2,7 +2,7 @@
 //!
 //! One table holds everything; `keys` lists its items. A new generated code is one conditional
 //! `PutItem`. Every other write is one `TransactWriteItems`, whose conditions decide: only a failed
-//! condition means that a code is taken, a conflict with another transaction is repeated. Look-ups
+//! condition means that a code is taken, a conflict with another transaction is repeated. Lookups
 //! read with strong consistency, those of many callers in one `BatchGetItem`. Lists and maintenance
 //! find links by indexes, which may be late, and read each link again before they decide.
 //!

@@ -1,4 +1,4 @@
-//! Look-ups. Those that arrive while others are under way are sent to the server together.
+//! Lookups. Those that arrive while others are under way are sent to the server together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,9 +15,9 @@ use crate::keys;
 use crate::requests::MAX_KEYS;
 use crate::row;
 
-/// How many look-ups may wait.
+/// How many lookups may wait.
 const WAITING: usize = 65_536;
-/// How many requests may be under way. While all are, look-ups gather for the next one.
+/// How many requests may be under way. While all are, lookups gather for the next one.
 const MAX_IN_FLIGHT: usize = 16;
 type Answer = Result<Option<Link>, StoreError>;
 /// A key, and where its answer goes.
@@ -34,7 +34,7 @@ pub(crate) struct Source {
     pub(crate) recent: Arc<RecentChanges>,
 }
 
-/// Sends look-ups to the server.
+/// Sends lookups to the server.
 pub(crate) struct Lookups {
     source: Source,
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,
@@ -65,7 +65,7 @@ impl Lookups {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
         })?;
-        // As long as for one request: a look-up that waits longer for its turn is too late anyway.
+        // As long as for one request: a lookup that waits longer for its turn is too late anyway.
         match tokio::time::timeout(self.source.home.budget(), answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the look-up was given up"))),
             Err(_) => Err(unavailable("the look-up waited too long")),
@@ -109,7 +109,7 @@ async fn gather(source: Source, mut waiting: mpsc::Receiver<Waiting>) {
         let source = source.clone();
         requests.spawn(async move {
             let permit = permit;
-            // The caller may have given up while its look-up waited.
+            // The caller may have given up while its lookup waited.
             let batch = batch.into_iter().filter(|(_, answer)| !answer.is_closed());
             let (keys, answers): (Vec<_>, Vec<_>) = batch.unzip();
             if keys.is_empty() {

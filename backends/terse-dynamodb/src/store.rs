@@ -83,7 +83,7 @@ impl DynamoLinks {
         }
     }
 
-    /// Stops the task that gathers look-ups. Later ones get `Unavailable`.
+    /// Stops the task that gathers lookups. Later ones get `Unavailable`.
     pub async fn close(&self) {
         self.lookups.close().await;
     }

@@ -9,7 +9,7 @@ use terse_core::metrics::Metrics;
 pub struct BusCounts {
     /// Messages that the brokers have acknowledged.
     pub published: AtomicU64,
-    /// Their octets, before they are compressed.
+    /// Their bytes, before they are compressed.
     pub octets: AtomicU64,
     /// Messages that the brokers did not acknowledge in time; terse repeats them.
     pub failures: AtomicU64,

@@ -36,7 +36,7 @@ pub use topic::TopicSettings;
 pub use worker::KafkaWorker;
 
 /// The most memory of a batch, about, so that its message fits into what brokers take by default
-/// (1,048,588 octets), whatever visitors send.
+/// (1,048,588 bytes), whatever visitors send.
 pub const BATCH_BYTES: usize = 512 << 10;
 /// Workers set older messages aside.
 const MAX_MESSAGE_AGE: Duration = Duration::from_hours(24 * 28);

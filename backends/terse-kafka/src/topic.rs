@@ -36,7 +36,7 @@ pub struct TopicSettings {
     pub min_in_sync: Option<i64>,
     /// Whether a broker that lacks messages may become a leader.
     pub unclean_election: bool,
-    /// How long messages are kept, in milliseconds; negative for ever.
+    /// How long messages are kept, in milliseconds; negative forever.
     pub retention_ms: Option<i64>,
     /// How large a message may be.
     pub max_message: Option<i64>,

@@ -33,7 +33,7 @@ use crate::topic;
 use failure_log::chain;
 use waiting::{TRY_WAITING, WaitingBatch};
 
-/// Messages, and their octets, that are counted together.
+/// Messages, and their bytes, that are counted together.
 const MAX_GROUP: usize = 64;
 const MAX_GROUP_OCTETS: usize = 16 << 20;
 /// How often the store may say that data is damaged before the message is set aside.

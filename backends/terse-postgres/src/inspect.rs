@@ -87,7 +87,7 @@ pub struct ReplicaInspection {
     pub is_standby: bool,
     /// Whether it has the tables of terse.
     pub has_tables: bool,
-    /// How many octets of the primary's log it had not replayed after `MAX_LAG` of waiting; 0 if it
+    /// How many bytes of the primary's log it had not replayed after `MAX_LAG` of waiting; 0 if it
     /// had caught up by then.
     pub behind: u64,
 }

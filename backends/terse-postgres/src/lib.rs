@@ -1,8 +1,8 @@
 //! The stores of a fleet, on PostgreSQL.
 //!
 //! Every node opens the same database. Links are in [`PostgresLinks`], everything about owners is
-//! in [`PostgresRegistry`]. Look-ups of links and new links are gathered: a few connections carry
-//! the look-ups of all callers, pipelined, and one task commits the new links of all callers in one
+//! in [`PostgresRegistry`]. Lookups of links and new links are gathered: a few connections carry
+//! the lookups of all callers, pipelined, and one task commits the new links of all callers in one
 //! transaction.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as

@@ -32,14 +32,14 @@ pub struct PostgresOptions {
     pub queue: usize,
     /// How long a connection attempt may take.
     pub connect_timeout: Duration,
-    /// How long a look-up may take.
+    /// How long a lookup may take.
     pub lookup_timeout: Duration,
     /// How long a statement of a write or a list may take.
     pub statement_timeout: Duration,
 }
 
 impl PostgresOptions {
-    /// Connections that carry the look-ups of all callers.
+    /// Connections that carry the lookups of all callers.
     pub const LOOKUP_CONNECTIONS: usize = 2;
     /// Connections that each carry one transaction at a time.
     pub const WRITE_CONNECTIONS: usize = 3;

@@ -43,7 +43,7 @@ impl std::fmt::Debug for PostgresConnections {
     }
 }
 
-/// Connections to one database. Look-ups share a few, pipelined; transactions and lists have one to
+/// Connections to one database. Lookups share a few, pipelined; transactions and lists have one to
 /// themselves while they last.
 pub(crate) struct Pool {
     lookups: Vec<SharedConnection>,
@@ -145,7 +145,7 @@ impl Pool {
     }
 
     /// One statement that writes, and its commit, in one round trip. It is never repeated: if the
-    /// connection is lost, it may have happened. Look-ups never wait behind it.
+    /// connection is lost, it may have happened. Lookups never wait behind it.
     pub(crate) async fn write_unrepeatable(
         &self,
         sql: &str,

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(lag(&positions, 16), 1);
         positions.reached(31);
         assert_eq!(lag(&positions, 16), 0);
-        // Many positions are not kept for ever, and the lag still grows.
+        // Many positions are not kept forever, and the lag still grows.
         for at in 0..2 * POSITIONS as u64 {
             positions.add(after(at), 40);
         }

@@ -54,14 +54,14 @@ impl Default for RedisLinkOptions {
     }
 }
 
-/// Counts how look-ups were answered.
+/// Counts how lookups were answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct LookupCounts {
-    /// Look-ups that a copy answered.
+    /// Lookups that a copy answered.
     pub hits: u64,
-    /// Look-ups that went on to the store.
+    /// Lookups that went on to the store.
     pub misses: u64,
-    /// Look-ups that went to the store because Redis was not in use.
+    /// Lookups that went to the store because Redis was not in use.
     pub bypassed: u64,
     /// Copies used although they were old, because the store did not answer.
     pub stale: u64,
@@ -127,7 +127,7 @@ impl RedisLinks {
         Self { inner, keeper }
     }
 
-    /// How look-ups were answered so far.
+    /// How lookups were answered so far.
     pub fn counts(&self) -> LookupCounts {
         let Counters { hits, misses, bypassed, stale, replays } = &self.inner.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

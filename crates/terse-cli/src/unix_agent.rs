@@ -12,7 +12,7 @@ use ureq::unversioned::transport::{
 };
 
 /// The base of URLs that go through a Unix socket: its host is the one of commands on this machine,
-/// and needs no look-up.
+/// and needs no lookup.
 pub(crate) const BASE: &str = "http://127.0.0.1";
 
 /// An agent whose requests all go to this socket.

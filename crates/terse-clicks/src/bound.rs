@@ -24,7 +24,7 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// A bound of `limit` octets. Nothing is dropped until the store has failed for `grace`: a
+    /// A bound of `limit` bytes. Nothing is dropped until the store has failed for `grace`: a
     /// single failed call is no reason.
     pub(crate) fn new(limit: u64, grace: Duration) -> Self {
         Self { limit, grace, failing_since: None }

@@ -17,7 +17,7 @@ use crate::sum_adder::{ReadyRow, ReadyRows, SumAdder};
 /// What a row and a target take in memory, about: the lists grow by doubling.
 const ROW_BYTES: usize = 96;
 const TARGET_BYTES: usize = 160;
-/// What a text takes beside its octets: it is in a list and in a map.
+/// What a text takes beside its bytes: it is in a list and in a map.
 const TEXT_BYTES: usize = 96;
 
 /// An odd number with bits all over.

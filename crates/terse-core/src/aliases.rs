@@ -15,7 +15,7 @@ pub struct UnwantedAliases {
 }
 
 impl UnwantedAliases {
-    /// The largest file, in octets.
+    /// The largest file, in bytes.
     pub const MAX_BYTES: usize = 1 << 20;
 
     /// Reads one alias per line. Empty lines and the text after a `#` do not count. A line that

@@ -18,7 +18,7 @@ use crate::operator::{Contact, Logo, Operator, OperatorName, PageUrl};
 pub const MAX_FOOTER_LINKS: usize = 4;
 /// The longest label of a link in the footer, in characters.
 pub const MAX_FOOTER_LABEL: usize = 40;
-/// The largest logo in octets. Every node keeps it in memory.
+/// The largest logo in bytes. Every node keeps it in memory.
 pub const MAX_BRANDING_LOGO: usize = 64 * 1024;
 
 /// The least contrast of text (WCAG 2.2 AA).

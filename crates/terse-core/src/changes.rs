@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 /// A cache of routes in this process. A service calls it after a write is durable and before it
 /// answers the caller, so that the node that wrote never serves the old link again.
 pub trait RouteCache: Send + Sync + 'static {
-    /// Drops what is cached for this link, found or missing. A look-up that began before this call
+    /// Drops what is cached for this link, found or missing. A lookup that began before this call
     /// is not cached when it ends.
     fn forget(&self, key: &LinkKey);
 
@@ -32,7 +32,7 @@ pub trait RouteCache: Send + Sync + 'static {
         self.forget(key);
     }
 
-    /// Drops everything, with the same promise about look-ups under way. Takes long if the cache is
+    /// Drops everything, with the same promise about lookups under way. Takes long if the cache is
     /// large: do not call it on a serving thread.
     fn forget_all(&self);
 }
@@ -116,7 +116,7 @@ pub trait ChangeFeed: Send + Sync + 'static {
 pub trait SharedCache: Send + Sync + 'static {
     /// From now on this node uses no older copy of the link. Returns `false` if it knew of the
     /// change before. Called before the node's [`RouteCache`] forgets the link, because the next
-    /// look-up reads the copy.
+    /// lookup reads the copy.
     fn record(&self, change: &LinkChange) -> bool;
 
     /// Replaces older copies, so that no node uses them. If that fails, this node uses no copies

@@ -7,9 +7,9 @@ use url::Url;
 
 use crate::branding::{AccentColour, FooterLink};
 
-/// The longest contact or URL of an operator, in octets.
+/// The longest contact or URL of an operator, in bytes.
 pub const MAX_CONTACT: usize = 512;
-/// The largest logo in octets.
+/// The largest logo in bytes.
 const MAX_LOGO: usize = 256 * 1024;
 /// The greatest width and height of a PNG that terse draws into QR codes, in pixels.
 const MAX_LOGO_SIDE: u32 = 512;

@@ -179,7 +179,7 @@ impl OutboxDrain {
     /// How many entries are handed over together.
     pub const PAGE: usize = 500;
     /// How old an entry gets that only a later version of terse can read. An upgrade that was
-    /// undone must not leave entries for ever.
+    /// undone must not leave entries forever.
     pub const KEEP_LATER: Duration = Duration::from_hours(7 * 24);
 
     /// From a store to the listeners.

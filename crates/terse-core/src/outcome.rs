@@ -67,7 +67,7 @@ pub enum Answered {
     PasswordAsked,
     /// 404: there is no such link, or it is hidden.
     NotFound,
-    /// 404 without a look-up: the store has never issued this code.
+    /// 404 without a lookup: the store has never issued this code.
     NeverIssued,
     /// 410: the link has expired.
     Gone,

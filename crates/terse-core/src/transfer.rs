@@ -309,7 +309,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Adds one item, given as octets.
+    /// Adds one item, given as bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(xxh3_64(bytes));

@@ -1,9 +1,9 @@
-//! Batches look-ups: misses that a thread meets in the same round of its runtime share one call of
+//! Batches lookups: misses that a thread meets in the same round of its runtime share one call of
 //! the store.
 //!
 //! The first miss of a round spawns a task. The task runs when the round is over and takes all
-//! look-ups that were added meanwhile: one message to the store and one back, instead of two
-//! wake-ups per look-up. No look-up waits longer for this, because the task is already queued when
+//! lookups that were added meanwhile: one message to the store and one back, instead of two
+//! wake-ups per lookup. No lookup waits longer for this, because the task is already queued when
 //! others join.
 
 use std::cell::Cell;
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terse_core::{Link, LinkKey, LinkReader, StoreError};
 use tokio::sync::oneshot;
 
-/// The most look-ups in one call.
+/// The most lookups in one call.
 const MAX_BATCH: usize = 256;
 /// One queue for each serving thread on machines with up to this many.
 const QUEUES: usize = 64;
 
 type Queue = Vec<(LinkKey, oneshot::Sender<Result<Option<Link>, StoreError>>)>;
 
-/// Collects the look-ups of each thread.
+/// Collects the lookups of each thread.
 pub(crate) struct LookupBatcher {
     store: Arc<dyn LinkReader>,
     queues: Vec<Arc<Mutex<Queue>>>,
@@ -31,7 +31,7 @@ impl LookupBatcher {
         Self { store, queues: (0..QUEUES).map(|_| Arc::default()).collect() }
     }
 
-    /// Looks a link up, in one call with the other look-ups of this thread.
+    /// Looks a link up, in one call with the other lookups of this thread.
     pub(crate) async fn get(&self, key: LinkKey) -> Result<Option<Link>, StoreError> {
         let (sender, answer) = oneshot::channel();
         let queue = &self.queues[thread_number() % QUEUES];

@@ -193,9 +193,9 @@ struct Connection {
     unsent: Vec<u8>,
     /// Whether TLS holds bytes that the socket did not accept at once.
     unflushed: bool,
-    /// The result of the look-up for the first request in `pending`.
+    /// The result of the lookup for the first request in `pending`.
     lookup: Option<Result<Route, LinkUnavailable>>,
-    /// When that look-up began.
+    /// When that lookup began.
     missed_nanos: i64,
     /// Whether `pending` may hold a whole request.
     has_unread: bool,
@@ -216,7 +216,7 @@ impl Connection {
         };
         loop {
             let mut count = 0;
-            // After a look-up, or after a full chunk, pending requests come before reading.
+            // After a lookup, or after a full chunk, pending requests come before reading.
             if !std::mem::take(&mut self.has_unread) {
                 let mut buffer = ReadBuf::new(input);
                 match Pin::new(&mut self.stream).poll_read(cx, &mut buffer) {

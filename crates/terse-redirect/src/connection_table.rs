@@ -33,7 +33,7 @@ pub(crate) enum Waiting {
     Rest,
     /// The client, to read an answer.
     Write,
-    /// A look-up in the store, which has a timeout of its own.
+    /// A lookup in the store, which has a timeout of its own.
     LookUp,
     /// hyper, since its last request began or since it last sent a part of an answer.
     Hyper,

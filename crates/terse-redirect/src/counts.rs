@@ -52,9 +52,9 @@ counts! {
     previewed,
     /// Answered 404.
     not_found,
-    /// Answered 404 without a look-up; also counted as `not_found`.
+    /// Answered 404 without a lookup; also counted as `not_found`.
     never_issued,
-    /// Answered 503 because too many look-ups of codes that were probably never issued were
+    /// Answered 503 because too many lookups of codes that were probably never issued were
     /// waiting; also counted as `unavailable`.
     unissued_refused,
     /// Answered 410.
@@ -81,7 +81,7 @@ counts! {
     hits,
     /// Cache misses.
     misses,
-    /// Look-ups of cached links ahead of their expiry.
+    /// Lookups of cached links ahead of their expiry.
     refreshes,
     /// Connections accepted.
     connections,

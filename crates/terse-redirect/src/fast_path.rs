@@ -89,7 +89,7 @@ pub struct RequestTime<'a> {
 }
 
 /// Answers the first request in `bytes` by appending to `out`. `lookup` is the result of the
-/// look-up that an earlier [`FastPathResult::Miss`] for the same bytes asked for. An answered
+/// lookup that an earlier [`FastPathResult::Miss`] for the same bytes asked for. An answered
 /// request is described in `request`, an out parameter because a returned value of that size would
 /// be copied. The limiter counts a request when it is answered, and not when it is left to hyper.
 pub fn answer<'a>(

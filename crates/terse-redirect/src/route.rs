@@ -40,7 +40,7 @@ pub(crate) struct RouteHead {
     /// The link's owner and creation time, which identify the link of a click; 0 without a link.
     pub(crate) owner: u64,
     pub(crate) created_ms: i64,
-    /// From then on, by the steady clock, the next visitor causes a look-up in the background.
+    /// From then on, by the steady clock, the next visitor causes a lookup in the background.
     refresh_at: AtomicI64,
     /// The end of its time to live, by the steady clock.
     fresh_until: i64,

@@ -131,7 +131,7 @@ impl Routes {
             .filter(|(_, route)| matches(route))
             .map(|(&name, _)| name)
             .collect();
-        // The lock is taken per route, so that a look-up that ends meanwhile waits only briefly.
+        // The lock is taken per route, so that a lookup that ends meanwhile waits only briefly.
         names.iter().for_each(|&name| self.remove(name));
         names.len()
     }

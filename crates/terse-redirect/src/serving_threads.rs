@@ -320,7 +320,7 @@ struct Worker<D> {
     outlive: SocketsToKeep,
 }
 
-/// Accepts a connection; waits for ever without a listener.
+/// Accepts a connection; waits forever without a listener.
 async fn accept(listener: Option<&AsyncListener>) -> io::Result<(Socket, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,

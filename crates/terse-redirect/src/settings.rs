@@ -32,7 +32,7 @@ pub struct RedirectSettings {
     pub permanent_after: Option<Duration>,
     /// How long a visitor may wait for the store.
     pub store_timeout: Duration,
-    /// How many look-ups may wait for the store at the same time.
+    /// How many lookups may wait for the store at the same time.
     pub store_concurrency: usize,
     /// How long a request's head may take to arrive.
     pub header_timeout: Duration,

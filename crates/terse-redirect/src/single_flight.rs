@@ -1,4 +1,4 @@
-//! One look-up per link at a time, however many visitors wait for it.
+//! One lookup per link at a time, however many visitors wait for it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,18 +8,18 @@ use tokio::sync::Notify;
 use crate::route::Route;
 use crate::routes::Routes;
 
-/// How a look-up ended.
+/// How a lookup ended.
 #[derive(Clone, Debug)]
 pub(crate) enum LookupResult {
     /// With a route, also for a link that does not exist.
     Route(Route),
     /// The store did not answer, or could not read the link.
     Failed,
-    /// The link changed meanwhile, or the visitor who did the look-up disconnected: look up again.
+    /// The link changed meanwhile, or the visitor who did the lookup disconnected: look up again.
     Retry,
 }
 
-/// The look-ups in progress, by the hash of the link's name.
+/// The lookups in progress, by the hash of the link's name.
 #[derive(Default)]
 pub(crate) struct SingleFlight {
     in_progress: Mutex<HashMap<u64, Flight>>,
@@ -27,9 +27,9 @@ pub(crate) struct SingleFlight {
 
 #[derive(Default)]
 struct Flight {
-    /// Made by the first visitor who has to wait. Most look-ups have no other visitor.
+    /// Made by the first visitor who has to wait. Most lookups have no other visitor.
     shared: Option<Arc<Shared>>,
-    /// The link changed since the look-up began: its result must not be cached.
+    /// The link changed since the lookup began: its result must not be cached.
     outdated: bool,
 }
 
@@ -43,12 +43,12 @@ struct Shared {
 pub(crate) enum JoinedFlight<'a> {
     /// Look the link up, for all visitors who wait for it.
     FlightGuard(FlightGuard<'a>),
-    /// Use the result of another visitor's look-up.
+    /// Use the result of another visitor's lookup.
     LookupResult(LookupResult),
 }
 
 impl SingleFlight {
-    /// Starts the look-up of a name, or waits for the one in progress.
+    /// Starts the lookup of a name, or waits for the one in progress.
     pub(crate) async fn join(&self, name: u64) -> JoinedFlight<'_> {
         let shared = {
             let mut in_progress = self.lock();
@@ -74,7 +74,7 @@ impl SingleFlight {
         }
     }
 
-    /// Drops the route of a changed link, and prevents the caching of a look-up that began before.
+    /// Drops the route of a changed link, and prevents the caching of a lookup that began before.
     pub(crate) fn invalidate(&self, name: u64, routes: &Routes) {
         let mut in_progress = self.lock();
         if let Some(flight) = in_progress.get_mut(&name) {
@@ -83,7 +83,7 @@ impl SingleFlight {
         routes.remove(name);
     }
 
-    /// Prevents the caching of all look-ups that began before this call. The caller drops the
+    /// Prevents the caching of all lookups that began before this call. The caller drops the
     /// routes that are cached already.
     pub(crate) fn invalidate_all(&self) {
         for flight in self.lock().values_mut() {
@@ -96,7 +96,7 @@ impl SingleFlight {
     }
 }
 
-/// Held by the visitor who does the look-up. If the visitor disconnects, dropping the guard lets
+/// Held by the visitor who does the lookup. If the visitor disconnects, dropping the guard lets
 /// another visitor take over.
 pub(crate) struct FlightGuard<'a> {
     single_flight: &'a SingleFlight,
@@ -105,7 +105,7 @@ pub(crate) struct FlightGuard<'a> {
 }
 
 impl FlightGuard<'_> {
-    /// Ends the look-up, caches its route unless the link changed meanwhile, and wakes the visitors
+    /// Ends the lookup, caches its route unless the link changed meanwhile, and wakes the visitors
     /// who wait. Returns the result that they get.
     pub(crate) fn finish(mut self, result: LookupResult, routes: &Routes) -> LookupResult {
         self.end(result, Some(routes))

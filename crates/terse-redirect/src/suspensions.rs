@@ -17,7 +17,7 @@ impl Redirector {
         if changed.is_empty() {
             return;
         }
-        // The order matters. Look-ups that start after `replace` see the new set. Look-ups that
+        // The order matters. Lookups that start after `replace` see the new set. Lookups that
         // started before are invalidated and not cached. Routes cached before that are removed.
         self.single_flight.invalidate_all();
         self.routes.remove_where(|route| changed.contains(&OwnerId(route.head().owner)));

@@ -1,9 +1,9 @@
-//! Look-ups of codes that were probably never issued.
+//! Lookups of codes that were probably never issued.
 //!
 //! A scanner that tries random codes causes as many misses as it sends requests. A store that
 //! several nodes share cannot refuse them by arithmetic, because another node may have issued the
-//! code a moment ago. These look-ups therefore have a queue of their own, which is bounded, and one
-//! call of the store at a time, for all serving threads together. The other look-ups do not wait
+//! code a moment ago. These lookups therefore have a queue of their own, which is bounded, and one
+//! call of the store at a time, for all serving threads together. The other lookups do not wait
 //! for them.
 
 use std::collections::VecDeque;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use terse_core::{Link, LinkKey, LinkReader, StoreError};
 use tokio::sync::oneshot;
 
-/// The most look-ups in one call.
+/// The most lookups in one call.
 const MAX_BATCH: usize = 32;
-/// The most look-ups that wait. More are refused at once.
+/// The most lookups that wait. More are refused at once.
 pub(crate) const MAX_WAITING: usize = 256;
 
 type Waiting = (LinkKey, oneshot::Sender<Result<Option<Link>, StoreError>>);
 
-/// Collects the look-ups of all threads and reads them in small batches, one after the other.
+/// Collects the lookups of all threads and reads them in small batches, one after the other.
 pub(crate) struct UnissuedLane {
     store: Arc<dyn LinkReader>,
     queue: Arc<Mutex<Queue>>,
@@ -40,7 +40,7 @@ impl UnissuedLane {
         Self { store, queue: Arc::default(), timeout }
     }
 
-    /// Looks a link up when its turn comes. `Busy` if too many look-ups wait.
+    /// Looks a link up when its turn comes. `Busy` if too many lookups wait.
     pub(crate) async fn get(&self, key: LinkKey) -> Result<Option<Link>, StoreError> {
         let (sender, answer) = oneshot::channel();
         let starts = {
@@ -63,7 +63,7 @@ impl UnissuedLane {
     }
 }
 
-/// The task that reads. If its runtime stops, the next look-up starts another one.
+/// The task that reads. If its runtime stops, the next lookup starts another one.
 struct Reading {
     queue: Arc<Mutex<Queue>>,
     /// Whether it has found the queue empty. Another task may be reading by now.
@@ -71,7 +71,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The next look-ups whose visitors still wait; none if the queue is empty, and then the task
+    /// The next lookups whose visitors still wait; none if the queue is empty, and then the task
     /// ends.
     fn next(&mut self) -> Vec<Waiting> {
         let mut queue = lock(&self.queue);

@@ -29,7 +29,7 @@ fn main() {
     );
 
     // Half of them are listed, with two more labels than the entry. The order is random, so every
-    // look-up reads cold memory.
+    // lookup reads cold memory.
     let step = 7_919;
     let targets: Vec<Target> = (0..targets)
         .map(|number| {

@@ -1,5 +1,5 @@
 //! A read-only map from hash to list number: eleven bytes per entry, one or two cache lines per
-//! look-up.
+//! lookup.
 
 /// Sorted hashes, with a directory from the first bits of a hash to its bucket. Built once, then
 /// read-only.

@@ -12,7 +12,7 @@ use crate::url_parts::UrlParts;
 ///
 /// The index stores only 64-bit hashes. Every index uses a new random hash key, so an attacker
 /// cannot search for a harmless entry that collides with another host. With a million entries, a
-/// look-up is wrong by chance once in 10¹².
+/// lookup is wrong by chance once in 10¹².
 #[derive(Debug, Default)]
 pub struct BlocklistIndex {
     sources: Vec<Box<str>>,

@@ -26,7 +26,7 @@ use crate::warning_pass::WarningPass;
 
 /// Longer than a password takes to arrive and to be verified.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest password, each octet escaped, and its name.
+/// The longest password, each byte escaped, and its name.
 const MAX_FORM_LEN: usize = 3 * MAX_PASSWORD_LEN + "password=".len();
 
 /// Decides about visits to links that have a password. The HTTP fallback of the binary calls it.

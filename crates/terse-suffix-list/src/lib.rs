@@ -16,7 +16,7 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| Rules::parse(LIST));
 /// The public suffix of a host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PublicSuffix {
-    /// How many octets at the end of the host it has.
+    /// How many bytes at the end of the host it has.
     pub len: usize,
     /// Whether a company that hands out names lists it (`github.io`), not a registry (`co.uk`).
     pub is_private: bool,
@@ -45,7 +45,7 @@ struct NameRules {
     exception: Option<Rule>,
 }
 
-/// All rules by name. Every parent of a name has an entry too, so that a look-up can stop at the
+/// All rules by name. Every parent of a name has an entry too, so that a lookup can stop at the
 /// first name without one.
 struct Rules(HashMap<&'static str, NameRules, foldhash::fast::FixedState>);
 

@@ -16,7 +16,7 @@ const VERSION: &str = "4.1.0";
 /// A JVM that starts in seconds and stays small.
 const JVM: [&str; 4] = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"];
 const FORMAT: &str = "kafka.tools.StorageTool";
-/// A cluster needs an id; any 16 octets in base64.
+/// A cluster needs an id; any 16 bytes in base64.
 const CLUSTER: &str = "AAAAAAAAAAAAAAAAAAAAAQ";
 
 /// A running broker, which is its own controller. It belongs to one process and ends with it,
@@ -285,7 +285,7 @@ impl KafkaServer {
         self.url(&self.fresh_topic())
     }
 
-    /// How many octets the broker has written for a topic.
+    /// How many bytes the broker has written for a topic.
     pub fn octets(&self, topic: &str) -> u64 {
         let mut octets = 0;
         for partition in std::fs::read_dir(self.folder.join("data")).unwrap() {

@@ -92,7 +92,7 @@ pub struct ClickRetentionSettings {
     pub every: Duration,
     /// How long single clicks are kept.
     pub keep_raw: Duration,
-    /// How many octets they may take.
+    /// How many bytes they may take.
     pub max_raw: Option<u64>,
     /// How long hourly sums are kept.
     pub keep_hours: Duration,

@@ -29,7 +29,7 @@ fn batch(spans: Vec<JournalSpan>) -> Arc<Batch> {
     Arc::new(Batch::of(spans, (0..clicks).map(click)))
 }
 
-/// Counts for ever. The test below runs it in processes of its own.
+/// Counts forever. The test below runs it in processes of its own.
 #[test]
 fn counts_for_ever() {
     let (Ok(ledger), Ok(server)) = (std::env::var(LEDGER), std::env::var(SERVER)) else { return };

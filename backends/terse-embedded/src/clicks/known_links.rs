@@ -6,7 +6,7 @@ use foldhash::quality::RandomState;
 use foldhash::{HashMap, HashMapExt as _};
 use terse_core::clicks::LinkId;
 
-/// The capacity of each of the two generations. An entry takes 16 octets.
+/// The capacity of each of the two generations. An entry takes 16 bytes.
 const CAPACITY: usize = 900_000;
 const ID_SHIFT: u32 = 28;
 const ERASED: u64 = 1 << 27;

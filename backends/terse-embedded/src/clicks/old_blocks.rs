@@ -406,7 +406,7 @@ impl ClickWrites {
     }
 }
 
-/// Skips a damaged chunk, which would otherwise stop all merges for ever.
+/// Skips a damaged chunk, which would otherwise stop all merges forever.
 fn give_up_if_damaged(read: Result<(), Failure>, block: i64) -> Result<(), Failure> {
     match read {
         Err(Failure::Refused(error)) => {

@@ -27,7 +27,7 @@ const PUT_BODIES: &str = "INSERT OR REPLACE INTO run_bodies VALUES (?1, ?2)";
 const LAST_RUN: &str = "SELECT max((SELECT coalesce(max(id), 0) FROM runs), \
     (SELECT coalesce(max(value), 0) FROM meta WHERE name = 'last_run'))";
 
-/// A chunk ends when it has this many octets before compression.
+/// A chunk ends when it has this many bytes before compression.
 const CHUNK_BYTES: usize = 24 << 10;
 
 /// Writes the chunks of a run.
@@ -354,7 +354,7 @@ impl ClickWrites {
             let from = from.max(all.begin(run));
             for at in run.chunks_in(from, end) {
                 match self.read_chunk(run, at, from..end, &erased, &mut part) {
-                    // Skips a damaged chunk, which would otherwise stop all merges for ever.
+                    // Skips a damaged chunk, which would otherwise stop all merges forever.
                     Err(Failure::Refused(error)) => log_lost(&error, run.id),
                     read => read?,
                 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{ConsumedBatch, KafkaWorker, Stopped, TICK};
 
-/// Messages, and their octets, that may wait for others. Beyond that the oldest waits no longer.
+/// Messages, and their bytes, that may wait for others. Beyond that the oldest waits no longer.
 const MAX_WAITING: usize = 1000;
 const MAX_WAITING_OCTETS: usize = 64 << 20;
 /// How often a message that waits is tried although nothing seems to have changed: another worker

@@ -1,4 +1,4 @@
-//! Look-ups. Those that arrive while others are under way are sent to the server in one statement.
+//! Lookups. Those that arrive while others are under way are sent to the server in one statement.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::failure::unavailable;
 use crate::pool::Pool;
 use crate::sql::params;
 
-/// How many look-ups may wait.
+/// How many lookups may wait.
 const WAITING: usize = 65_536;
 /// How many go into one statement.
 const PER_STATEMENT: usize = 256;
-/// How many statements may be under way. While all are, look-ups gather for the next one.
+/// How many statements may be under way. While all are, lookups gather for the next one.
 const MAX_IN_FLIGHT: usize = 4;
 /// How long a caller waits: for its turn, and for the statement.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ type Answer = Result<Option<Link>, StoreError>;
 /// A key, and where its answer goes.
 type Waiting = (LinkKey, oneshot::Sender<Answer>);
 
-/// Sends look-ups to the server.
+/// Sends lookups to the server.
 pub(crate) struct Lookups {
     pool: Arc<Pool>,
     queue: Mutex<Option<mpsc::Sender<Waiting>>>,
@@ -98,7 +98,7 @@ async fn gather(pool: Arc<Pool>, mut waiting: mpsc::Receiver<Waiting>) {
         let pool = Arc::clone(&pool);
         statements.spawn(async move {
             let permit = permit;
-            // The caller may have given up while its look-up waited.
+            // The caller may have given up while its lookup waited.
             let batch = batch.into_iter().filter(|(_, answer)| !answer.is_closed());
             let (keys, answers): (Vec<_>, Vec<_>) = batch.unzip();
             if keys.is_empty() {

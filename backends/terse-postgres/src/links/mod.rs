@@ -80,7 +80,7 @@ impl PostgresLinks {
         self.inserter.depth()
     }
 
-    /// Commits the new links that wait, and stops the tasks. Later look-ups and inserts get
+    /// Commits the new links that wait, and stops the tasks. Later lookups and inserts get
     /// `Unavailable`.
     pub async fn close(&self) {
         self.inserter.close().await;

@@ -91,7 +91,7 @@ async fn share(url: &str, links: usize, fail: impl FnOnce()) {
     assert!(!limiters[1].take(&takes(1)).await.allowed, "counted for both nodes");
 
     fail();
-    // Look-ups are answered whatever happens, and never with an older link.
+    // Lookups are answered whatever happens, and never with an older link.
     let expected = format!("https://example.com/{revision}");
     let mut client = 1;
     until("copies are in use again", async || {

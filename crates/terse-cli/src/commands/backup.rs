@@ -109,7 +109,7 @@ impl Manifest {
         std::iter::once((&of.links, self.sha256.as_str(), self.links)).chain(further)
     }
 
-    /// The octets of all files.
+    /// The bytes of all files.
     pub(super) fn total_bytes(&self) -> u64 {
         let further = [&self.clicks, &self.owners].into_iter().flatten();
         self.bytes + further.map(|copied| copied.bytes).sum::<u64>()

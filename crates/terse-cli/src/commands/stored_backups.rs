@@ -198,7 +198,7 @@ impl StoredBackups {
         Ok((name, manifest))
     }
 
-    /// The octets of all files of a backup.
+    /// The bytes of all files of a backup.
     pub(super) async fn octets(&self, name: &str) -> anyhow::Result<u64> {
         let object = format!("{ROOT}/{name}/{MANIFEST}");
         let text = self.storage.read(&object).await.map_err(failed)?;

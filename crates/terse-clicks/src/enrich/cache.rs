@@ -1,5 +1,5 @@
 //! Bounded caches of what enrichment derives from a text, so that the next click with the same text
-//! costs only a look-up.
+//! costs only a lookup.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

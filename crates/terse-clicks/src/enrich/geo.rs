@@ -33,7 +33,7 @@ const LETTERS: usize = 26;
 #[derive(Debug)]
 pub(crate) struct GeoDatabase {
     reader: Reader<DatabaseBytes>,
-    /// All codes from `AA` to `ZZ`, so that clicks share one text per country and a look-up changes
+    /// All codes from `AA` to `ZZ`, so that clicks share one text per country and a lookup changes
     /// nothing.
     countries: Vec<Interned>,
     watched: Option<WatchedFile>,

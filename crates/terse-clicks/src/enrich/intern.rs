@@ -31,7 +31,7 @@ impl Hasher for HashedKey {
 /// A map by hash.
 pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<HashedKey>>;
 
-/// The octets of a text. Short ones are in the entry itself: a look-up reads memory in one place.
+/// The bytes of a text. Short ones are in the entry itself: a lookup reads memory in one place.
 #[derive(Debug)]
 enum Key {
     Short(u8, [u8; SHORT]),

@@ -48,7 +48,7 @@ const CAMPAIGNS: usize = 2048;
 const DOMAINS: usize = 512;
 
 /// Turns journal records into rows of a batch. It caches what it derives from each text, within
-/// bounds: a text that it knows costs a look-up and allocates nothing.
+/// bounds: a text that it knows costs a lookup and allocates nothing.
 pub struct Enricher {
     precision: AddressPrecision,
     geo: GeoDatabase,

@@ -69,7 +69,7 @@ impl fmt::Debug for JournalId {
 }
 
 /// A part of one segment of a journal, from one octet to before another. The same span of the same
-/// journal holds the same clicks for ever.
+/// journal holds the same clicks forever.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct JournalSpan {
     /// The journal.

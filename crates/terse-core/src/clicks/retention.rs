@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub struct Retention {
     /// Raw clicks of hours that ended by this time are deleted.
     pub raw_before: Timestamp,
-    /// The most octets that raw clicks may take, as the store measures them; the oldest are
+    /// The most bytes that raw clicks may take, as the store measures them; the oldest are
     /// deleted. Without it, only their age counts.
     pub max_raw: Option<u64>,
     /// The sums of days that ended by this time may be written: no more clicks are expected. A

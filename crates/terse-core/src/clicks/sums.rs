@@ -25,7 +25,7 @@ struct Latest {
 
 const NONE: Latest = Latest { hour: i64::MIN, delta: 0 };
 
-/// The sums of a batch while it grows. A click costs no look-up by text, and nothing is allocated
+/// The sums of a batch while it grows. A click costs no lookup by text, and nothing is allocated
 /// for values that the sums have already.
 ///
 /// A click is added to the sum of its link only. Those of owners and of everything are made from
@@ -177,7 +177,7 @@ impl Sums {
         Latest { hour, delta }
     }
 
-    /// How many octets they take in memory, about.
+    /// How many bytes they take in memory, about.
     pub fn memory(&self) -> usize {
         self.memory
             + self.deltas.capacity() * size_of::<Delta>()

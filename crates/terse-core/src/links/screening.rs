@@ -91,7 +91,7 @@ impl Links {
         screening::screened(&*self.screen, link, self.clock.now())
     }
 
-    /// Queues a link for another scan if a look-up would add information about its targets.
+    /// Queues a link for another scan if a lookup would add information about its targets.
     pub fn queue_rescreen_if_undecided(&self, link: &Link) {
         if link.moderated_by == ModerationSource::Screen {
             self.unsure_of(link).for_each(|target| self.screen.revisit(&link.key, target));
@@ -103,7 +103,7 @@ impl Links {
             return;
         }
         let mut unsure = self.unsure_of(link).peekable();
-        // If the answers have arrived meanwhile, no look-up is left, but the link still needs a
+        // If the answers have arrived meanwhile, no lookup is left, but the link still needs a
         // scan.
         if unsure.peek().is_none() {
             self.screen.revisit(&link.key, &link.target);
@@ -111,7 +111,7 @@ impl Links {
         unsure.for_each(|target| self.screen.revisit(&link.key, target));
     }
 
-    /// The targets that need a look-up. A visitor may be redirected to any of them.
+    /// The targets that need a lookup. A visitor may be redirected to any of them.
     fn unsure_of<'a>(&'a self, link: &'a Link) -> impl Iterator<Item = &'a Target> {
         link.targets().filter(|target| self.screen.needs_lookup(target))
     }

@@ -15,7 +15,7 @@ pub enum LogoChange {
     Keep,
     /// It is removed.
     Remove,
-    /// These octets of a file take its place.
+    /// These bytes of a file take its place.
     Replace(Vec<u8>),
 }
 

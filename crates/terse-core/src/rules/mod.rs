@@ -3,7 +3,7 @@
 //! A link has up to [`Rules::MAX_RULES`] rules. The first rule whose conditions all hold decides;
 //! without a match the link's target applies. Evaluation is pure: the caller passes what it knows
 //! of the visitor as [`VisitContext`], and a [`VisitorClassifier`] provides the traits that need a
-//! look-up. [`Rules::explain`] returns the same decision with its reasons.
+//! lookup. [`Rules::explain`] returns the same decision with its reasons.
 //!
 //! ```
 //! use terse_core::rules::{Rules, VisitContext};

@@ -85,7 +85,7 @@ pub fn truncate_user_agent(agent: &[u8]) -> &[u8] {
     &agent[..agent.len().min(crate::clicks::MAX_AGENT_LEN)]
 }
 
-/// Visitor traits that need a look-up.
+/// Visitor traits that need a lookup.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct VisitorTraits {
     /// See [`VisitContext::device`].

@@ -42,7 +42,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What other nodes and earlier programs wrote is read for ever: these bytes never change. A new
+/// What other nodes and earlier programs wrote is read forever: these bytes never change. A new
 /// form is a new version with a test of its own.
 #[test]
 fn version_1_is_frozen() {

@@ -204,7 +204,7 @@ impl SegmentAllocator {
         Ok(true)
     }
 
-    /// The octets of the segments that threads hold: the current one and the spares. They do not
+    /// The bytes of the segments that threads hold: the current one and the spares. They do not
     /// count against the bound.
     fn in_use(&self) -> u64 {
         let segments: u64 =

@@ -1,4 +1,4 @@
-//! Look-ups of links that are not in memory, and their refresh ahead of time.
+//! Lookups of links that are not in memory, and their refresh ahead of time.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -15,17 +15,17 @@ use crate::now::ClockReading;
 use crate::route::Route;
 use crate::single_flight::{JoinedFlight, LookupResult};
 
-/// For this long after a failed look-up the store counts as away. Meanwhile cached routes are
+/// For this long after a failed lookup the store counts as away. Meanwhile cached routes are
 /// served past their time to live, and one visitor per second asks the store.
 const AWAY_MS: i64 = 2_000;
-/// How often a look-up starts again because the link keeps changing.
+/// How often a lookup starts again because the link keeps changing.
 const ATTEMPTS: usize = 4;
 
 /// A link cannot be looked up now: the store did not answer, or could not read the link's row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LinkUnavailable;
 
-/// What a look-up has found.
+/// What a lookup has found.
 struct LoadedRoute {
     route: Route,
     /// Whether it is an old copy, because the store did not answer.
@@ -33,12 +33,12 @@ struct LoadedRoute {
 }
 
 impl Redirector {
-    /// Whether the store is certain, without a look-up, that there is no such link.
+    /// Whether the store is certain, without a lookup, that there is no such link.
     pub(crate) fn surely_absent(&self, domain: u16, code: &[u8]) -> bool {
         self.absence(domain, code) == AbsenceCertainty::Certain
     }
 
-    /// What the store knows about a code without a look-up. `Likely` is not enough for a 404: the
+    /// What the store knows about a code without a lookup. `Likely` is not enough for a 404: the
     /// redirector reads such a code in [`UnissuedLane`](crate::unissued_lane::UnissuedLane).
     fn absence(&self, domain: u16, code: &[u8]) -> AbsenceCertainty {
         let Ok(code) = std::str::from_utf8(code) else { return AbsenceCertainty::Certain };
@@ -91,7 +91,7 @@ impl Redirector {
                 && route.may_serve_stale(now, self.settings.max_stale))
     }
 
-    /// Reads a link from the store, or joins the look-up in progress. `None` if the store did not
+    /// Reads a link from the store, or joins the lookup in progress. `None` if the store did not
     /// answer in time or could not read the link. With `refresh`, a fresh cache entry does not
     /// count.
     pub(super) async fn fetch(
@@ -106,7 +106,7 @@ impl Redirector {
             let result = match timeout_at(deadline, self.single_flight.join(name)).await.ok()? {
                 JoinedFlight::LookupResult(result) => result,
                 JoinedFlight::FlightGuard(guard) => {
-                    // Another look-up may have ended since this visitor missed the cache.
+                    // Another lookup may have ended since this visitor missed the cache.
                     let cached = (!refresh)
                         .then(|| self.routes.with(name, domain, code, Route::clone))
                         .flatten();
@@ -143,7 +143,7 @@ impl Redirector {
     }
 
     /// Reads a code that was probably never issued, after others of its kind. A failure says
-    /// nothing about the store, because the look-up may have ended before its turn.
+    /// nothing about the store, because the lookup may have ended before its turn.
     async fn load_unissued_by(&self, deadline: Instant, domain: u16, code: &[u8]) -> LookupResult {
         let Some(key) = self.key(domain, code) else {
             return LookupResult::Route(self.missing(domain, code));

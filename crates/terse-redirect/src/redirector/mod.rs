@@ -40,7 +40,7 @@ const LOADED_AT_ONCE: usize = 32;
 /// Links, by domain and code, that could not be read.
 #[derive(Clone, Default)]
 struct Unread {
-    /// The link of the last look-up, if the store did not answer it.
+    /// The link of the last lookup, if the store did not answer it.
     last: Option<(u16, Box<[u8]>)>,
     /// A link that the store answered for and could not read: its page or row is damaged.
     damaged: Option<(u16, Box<[u8]>)>,
@@ -57,7 +57,7 @@ pub struct Redirector {
     batch: LookupBatcher,
     /// Reads the codes that were probably never issued.
     unissued: UnissuedLane,
-    /// Bounds the other look-ups that wait for the store.
+    /// Bounds the other lookups that wait for the store.
     store_permits: Semaphore,
     store_log: LogLimit,
     slow_log: LogLimit,
@@ -134,7 +134,7 @@ impl Redirector {
     /// otherwise, and returns their number. With a large cache this takes seconds: do not call it
     /// on a serving thread.
     pub fn rescreen(&self) -> usize {
-        // This comes first: look-ups that start from here on use the changed screen.
+        // This comes first: lookups that start from here on use the changed screen.
         self.single_flight.invalidate_all();
         self.fallbacks.rescreen(&*self.screen);
         let outdated =
@@ -195,7 +195,7 @@ impl Redirector {
         }
     }
 
-    /// Whether links that are not in memory can be read. If a look-up failed, it looks the same
+    /// Whether links that are not in memory can be read. If a lookup failed, it looks the same
     /// link up again, so that the answer is true before the next visitor comes.
     pub async fn reads_links(&self) -> bool {
         let unread = || {
@@ -203,7 +203,7 @@ impl Redirector {
                 self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
             last.or(damaged)
         };
-        // Once for the last look-up that failed, once for a damaged link.
+        // Once for the last lookup that failed, once for a damaged link.
         for _ in 0..2 {
             let Some((domain, code)) = unread() else { return true };
             let _ = self.fetch(self.routes.name(domain, &code), domain, &code, true).await;
@@ -270,7 +270,7 @@ impl RouteCache for Redirector {
     }
 
     fn forget_all(&self) {
-        // The order matters. Look-ups that began before are not cached, and routes that were cached
+        // The order matters. Lookups that began before are not cached, and routes that were cached
         // before that are removed.
         self.single_flight.invalidate_all();
         self.routes.remove_where(|_| true);

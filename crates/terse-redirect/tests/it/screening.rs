@@ -19,7 +19,7 @@ use crate::fixture::visitor;
 struct WordScreen {
     word: Mutex<&'static str>,
     calls: AtomicUsize,
-    /// Is rescreened during the first call, as if the screen changed meanwhile.
+    /// Is scanned again during the first call, as if the screen changed meanwhile.
     rescreens: OnceLock<Arc<Redirector>>,
     rescreened: AtomicBool,
 }
@@ -133,7 +133,7 @@ async fn a_blocked_target_is_not_followed_whether_its_link_is_cached_or_not() {
     }
     assert_eq!((plane.status("byhand").await, plane.status("other").await), (302, 302));
 
-    // The store never knew of the block, so only the rescreening can undo it.
+    // The store never knew of the block, so only the scan of the cache can undo it.
     plane.screen.block("");
     assert_eq!(plane.redirector.rescreen(), 5);
     assert_eq!(
@@ -171,7 +171,7 @@ async fn a_look_up_that_was_screened_before_a_change_is_not_cached() {
     let plane = Plane::new(|_| ());
     plane.insert(alias("plain", "https://bad.example.net/")).await;
     let _ = plane.screen.rescreens.set(Arc::clone(&plane.redirector));
-    // During the look-up, after the screen decided and before the route is cached.
+    // During the lookup, after the screen decided and before the route is cached.
     assert_eq!(plane.status("plain").await, 451);
     assert_eq!(plane.screen.calls.load(Ordering::Relaxed), 2);
 }

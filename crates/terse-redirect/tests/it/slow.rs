@@ -17,7 +17,7 @@ async fn slow_redirects_are_counted_and_some_of_them_logged() {
         fixture.insert(alias(&format!("waits-{n}"), "https://example.com/")).await;
     }
     let served = fixture.serve();
-    // A look-up takes longer than a visitor should wait.
+    // A lookup takes longer than a visitor should wait.
     fixture.store.delay(Duration::from_millis(60));
     for n in 0..VISITS {
         let request =

@@ -1,4 +1,4 @@
-//! All lists merged for look-ups.
+//! All lists merged for lookups.
 
 /// Sorted prefixes with a table of where each pair of first bytes starts.
 #[derive(Debug)]

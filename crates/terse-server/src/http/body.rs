@@ -25,7 +25,7 @@ pub(crate) const LARGE: usize = 10 * 1024 * 1024;
 /// The longest time that a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A JSON body of at most `LIMIT` octets, not yet parsed.
+/// A JSON body of at most `LIMIT` bytes, not yet parsed.
 pub(crate) struct Json<const LIMIT: usize>(pub(crate) Bytes);
 
 impl<const LIMIT: usize> FromRequest<Arc<App>> for Json<LIMIT> {

@@ -10,7 +10,7 @@ use terse_core::{Caller, Cursor};
 
 use super::problem::Problem;
 
-/// The number of octets of the HMAC in a cursor: too many to guess.
+/// The number of bytes of the HMAC in a cursor: too many to guess.
 const TAG: usize = 16;
 
 /// Seals cursors of one list.

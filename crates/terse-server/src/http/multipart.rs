@@ -33,7 +33,7 @@ impl Multipart {
         String::from_utf8(bytes).map(|text| text.replace("\r\n", "\n")).map_err(|_| unreadable())
     }
 
-    /// The octets of a field; `None` without a file.
+    /// The bytes of a field; `None` without a file.
     pub(crate) fn file(&mut self, name: &str) -> Option<Vec<u8>> {
         let at = self.0.iter().position(|(have, _)| have == name)?;
         Some(self.0.swap_remove(at).1).filter(|bytes| !bytes.is_empty())

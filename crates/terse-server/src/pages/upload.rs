@@ -14,7 +14,7 @@ use crate::http::multipart::Multipart;
 use crate::http::origin::Origin;
 use crate::http::state::App;
 
-/// A form of at most `LIMIT` octets from our own page, sent by an admin. For other accounts there
+/// A form of at most `LIMIT` bytes from our own page, sent by an admin. For other accounts there
 /// is no such page, and the body is not read.
 pub(super) struct AdminUpload<const LIMIT: usize> {
     pub(super) member: Member,

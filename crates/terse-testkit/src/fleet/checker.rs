@@ -17,7 +17,7 @@ pub enum Predicate {
     Durable,
     /// A code has one link.
     Unique,
-    /// A create whose outcome is unknown is in the end there, or not, for ever.
+    /// A create whose outcome is unknown is in the end there, or not, forever.
     UnknownSettles,
     /// A change or a block reaches every node in time, and no node goes back.
     Fresh,

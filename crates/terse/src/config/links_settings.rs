@@ -152,7 +152,7 @@ settings! {
         /// Where terse keeps copies of single clicks in Parquet files, one or more per hour:
         /// `s3://bucket/prefix` (see `s3.*`) or `file:///folder`; see archive.md.
         pub archive: Option<ObjectUrl> = None,
-        /// How long terse keeps files in `clicks.archive`, at least `1d`. Without it, for ever.
+        /// How long terse keeps files in `clicks.archive`, at least `1d`. Without it, forever.
         pub archive_keep: Option<HumanDuration> = None,
         /// How long terse keeps sums per hour, at least `2d`; older sums are per day.
         pub keep_hours: HumanDuration = HumanDuration::days(30),
@@ -238,7 +238,7 @@ settings! {
         /// How long terse keeps an expired link of an owner, with its statistics; at least `grace`.
         pub keep_expired: HumanDuration = HumanDuration::days(365),
         /// How long an alias stays reserved for its former owner after its link was removed for
-        /// good. `0s` turns this off. The codes of blocked links stay reserved for ever.
+        /// good. `0s` turns this off. The codes of blocked links stay reserved forever.
         pub quarantine: HumanDuration = HumanDuration::days(365),
         /// A file of aliases that terse refuses to every account: one per line, in upper or lower
         /// case, with comments after `#`; at most 1 MiB. terse reads it at the start. Existing

@@ -73,7 +73,7 @@ impl Inherited {
         }
     }
 
-    /// Fails if a socket belongs to no setting: its visitors would wait for ever.
+    /// Fails if a socket belongs to no setting: its visitors would wait forever.
     fn check_taken(&self) -> anyhow::Result<()> {
         match self.0.first() {
             None => Ok(()),

@@ -69,7 +69,7 @@ fn the_numbers_move_with_what_happens() {
     let created = metric(&terse, r#"terse_creates_total{outcome="created"}"#);
     terse.create(json!({"long_url": "https://example.com/new"}));
     assert_eq!(metric(&terse, r#"terse_creates_total{outcome="created"}"#), created + 1.0);
-    // From memory on the fast path, by hyper, and after a look-up.
+    // From memory on the fast path, by hyper, and after a lookup.
     terse.alias("cold123", "https://example.com/cold");
     for (method, path) in [("GET", "/ok1234"), ("HEAD", "/ok1234"), ("GET", "/cold123")] {
         let took = metric(&terse, "terse_redirect_seconds_count");

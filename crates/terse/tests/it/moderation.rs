@@ -222,7 +222,7 @@ fn continuing_from_a_warning_is_counted_and_redirects() {
     };
     let counted = ["total_clicks", "warned", "went_on"].map(|name| stats[name].as_u64());
     assert_eq!(counted, [Some(1); 3], "the page was seen once, and the visitor went on");
-    // The pass is not for others, and not for ever.
+    // The pass is not for others, and not forever.
     let again = (303, Some("/odd1"));
     let strange = visit(&on, "192.0.2.2");
     assert_eq!((strange.status, strange.location()), again);

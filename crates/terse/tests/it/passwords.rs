@@ -288,7 +288,7 @@ fn what_is_no_form_of_ours_is_refused() {
 #[test]
 fn the_longest_password_that_can_be_set_can_be_entered() {
     let terse = TestTerse::start();
-    // 1,024 octets, each escaped in the form.
+    // 1,024 bytes, each escaped in the form.
     let password = "\u{fc}".repeat(512);
     terse.create(json!({"long_url": TARGET, "custom_alias": "locked12", "password": password}));
     assert_eq!(tell(&terse, "locked12", &"%C3%BC".repeat(512)).status, 303);
