@@ -1,4 +1,5 @@
 //! A process that is paused in the middle of a job, while another takes its lease over.
+#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::future::Future;
 use std::sync::Arc;
