@@ -254,7 +254,12 @@ fn decide(waiting: &Waiting, found: &Found, numbering: &Numbering) -> Decision {
     if let Some(reuse) = reuse
         && let Some(existing) = existing(reuse, found)
     {
-        return Decision::WriteRequest(Box::new(existing.clone()));
+        let existing = Box::new(existing.clone());
+        return match request {
+            Some(_) => Decision::WriteRequest(existing),
+            // There is no request to write.
+            None => Decision::Answer(Ok(Inserted::Existing(existing))),
+        };
     }
     let exists = |what: &InsertCondition| is_there(link, what, found, numbering);
     if found.links.contains_key(&link.key) || absent.iter().any(exists) {

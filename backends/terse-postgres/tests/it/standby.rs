@@ -7,7 +7,9 @@ use terse_core::clicks::{
     Added, Batch, Click, ClickIngest as _, ClickTarget, JournalId, JournalSpan, LinkId,
 };
 use terse_core::registry::{CredentialStore as _, RegistryError, SecretHash};
-use terse_core::{IdempotencyKey, Insert, Inserted, LinkStore, OwnerId, StoreError, Timestamp};
+use terse_core::{
+    IdempotencyKey, Insert, Inserted, Link, LinkStore, OwnerId, StoreError, Timestamp,
+};
 use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions, PostgresRegistry};
 use terse_testkit::{PostgresServer, alias, key, wait_until};
 
@@ -23,6 +25,20 @@ fn request(n: u8) -> IdempotencyKey {
 
 /// Commits that wait for the standby.
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/// Cancels waits for the standby, as an operator may.
+fn cancel_waits(server: &PostgresServer) {
+    server.sql("postgres", &WAITING.replace("count(*)", "pg_cancel_backend(pid)"));
+}
+
+/// Cancels waits for the standby until a link is visible.
+fn make_visible(server: &PostgresServer, database: &str, code: &str) {
+    let visible = format!("SELECT count(*) FROM links WHERE code = '{code}'");
+    wait_until("the link is visible", || {
+        cancel_waits(server);
+        server.sql(database, &visible) == "1"
+    });
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_acknowledged_before_the_standby_has_it() {
@@ -68,18 +84,12 @@ async fn what_an_operator_made_visible_is_not_acknowledged_before_the_standby_ha
     let first = Insert::new(alias("first", "https://example.com/"), Some(request(1)));
     let second = Insert::new(alias("second", "https://example.com/"), Some(request(2)));
     links.insert(first.clone()).await.unwrap();
-    let visible = "SELECT count(*) FROM links WHERE code = 'second'";
-    let database = options.url;
 
     standby.stop_receiving();
     let inserter = Arc::clone(&links);
     let sent = second.clone();
     let inserting = tokio::spawn(async move { inserter.insert(sent).await });
-    let cancelled = || {
-        server.sql("postgres", &WAITING.replace("count(*)", "pg_cancel_backend(pid)"));
-        server.sql(&database, visible) == "1"
-    };
-    wait_until("the link is visible", cancelled);
+    make_visible(&server, &options.url, "second");
     let made = inserting.await.unwrap();
     assert!(matches!(made, Err(StoreError::Unavailable(_))), "{made:?}");
     let again = links.insert(second.clone()).await;
@@ -91,6 +101,37 @@ async fn what_an_operator_made_visible_is_not_acknowledged_before_the_standby_ha
     wait_until("the commits are done", waits_for_none);
     let answered = links.answered(&request(2)).await.unwrap();
     assert!(matches!(answered, Some(Inserted::Replayed { .. })), "{answered:?}");
+}
+
+/// Without a request id the second attempt writes nothing, and an empty commit would not wait for
+/// the standby.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_link_that_is_found_again_is_not_acknowledged_before_the_standby_has_it() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let options = options(&server);
+    let links = Arc::new(PostgresLinks::open(options.clone()).await.unwrap());
+    let link = Link { reusable: true, ..alias("shared", "https://example.com/") };
+    let insert = Insert::new(link.clone(), None);
+
+    standby.stop_receiving();
+    let (inserter, sent) = (Arc::clone(&links), insert.clone());
+    let inserting = tokio::spawn(async move { inserter.insert(sent).await });
+    make_visible(&server, &options.url, "shared");
+    let made = inserting.await.unwrap();
+    assert!(matches!(made, Err(StoreError::Unavailable(_))), "{made:?}");
+    let waits_for_none = || server.sql("postgres", WAITING) == "0";
+    // A commit that waits keeps the alias locked.
+    wait_until("no commit waits", || {
+        cancel_waits(&server);
+        waits_for_none()
+    });
+    let again = links.insert(insert.clone()).await;
+    assert!(matches!(again, Err(StoreError::Unavailable(_))), "{again:?}");
+    standby.receive_again();
+    wait_until("the commits are done", waits_for_none);
+    let again = links.insert(insert).await.unwrap();
+    assert_eq!(again, Inserted::Existing(Box::new(link)));
 }
 
 /// The first attempt may be visible without being on the standby.
