@@ -74,10 +74,23 @@ impl ExclusivePool {
 
     /// A connection without a transaction.
     pub(crate) async fn take(&self) -> Result<Transaction<'_>, Failure> {
-        let permit = tokio::time::timeout(self.timeout, Arc::clone(&self.permits).acquire_owned())
+        let permit = self.permit(self.timeout).await?;
+        self.take_with(permit).await
+    }
+
+    /// Waits until one of the connections is free. `Busy` means that all are in use for `limit`.
+    pub(crate) async fn permit(&self, limit: Duration) -> Result<OwnedSemaphorePermit, StoreError> {
+        tokio::time::timeout(limit, Arc::clone(&self.permits).acquire_owned())
             .await
             .map_err(|_| StoreError::Busy)?
-            .map_err(|_| unavailable("the store is closed"))?;
+            .map_err(|_| unavailable("the store is closed"))
+    }
+
+    /// A connection without a transaction, in the place of `permit`.
+    pub(crate) async fn take_with(
+        &self,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Transaction<'_>, Failure> {
         let idle = {
             let mut idle = self.idle();
             idle.retain(|connection| !connection.client.is_closed());

@@ -43,7 +43,7 @@ impl PostgresOptions {
     pub const LOOKUP_CONNECTIONS: usize = 2;
     /// Connections that each carry one transaction at a time.
     pub const WRITE_CONNECTIONS: usize = 3;
-    /// Connections for lists and searches.
+    /// Connections for lists, searches and reports.
     pub const LIST_CONNECTIONS: usize = 2;
     /// The largest number of connections of one node to the database.
     pub const CONNECTIONS: usize =

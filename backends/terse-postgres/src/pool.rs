@@ -191,6 +191,8 @@ impl Pool {
             };
             match read.await {
                 Ok(rows) => return Ok(rows),
+                // The primary answers this read only.
+                Err(Failure::Refused(StoreError::Busy)) => {}
                 Err(failure) => replica.lagged(failure),
             }
         }
@@ -243,17 +245,20 @@ impl Pool {
         if let Some(replica) = self.replica.as_ref().filter(|replica| replica.is_usable()) {
             match read(Source::Replica).await {
                 Ok(answer) => return Ok(answer),
+                // The primary answers this read only.
+                Err(Failure::Refused(StoreError::Busy)) => {}
                 Err(failure) => replica.failed(failure),
             }
         }
         retried(|| read(Source::Primary)).await
     }
 
-    /// Begins a transaction for a report: its statements all see one snapshot.
+    /// Begins a transaction for a report: its statements all see one snapshot. It takes a connection
+    /// for lists, so that writes never wait behind slow reports.
     pub(crate) async fn begin_report(&self, source: Source) -> Result<Transaction<'_>, Failure> {
         match self.begin_on_replica(source, BEGIN_SNAPSHOT).await? {
             Some(transaction) => Ok(transaction),
-            None => self.begin_snapshot().await,
+            None => self.lists.begin(BEGIN_SNAPSHOT).await,
         }
     }
 
@@ -279,7 +284,7 @@ impl Pool {
         self.writes.begin(BEGIN).await
     }
 
-    /// Begins a transaction whose statements all see one snapshot.
+    /// Begins a transaction whose statements all see one snapshot, for a decision.
     pub(crate) async fn begin_snapshot(&self) -> Result<Transaction<'_>, Failure> {
         self.writes.begin(BEGIN_SNAPSHOT).await
     }

@@ -129,14 +129,16 @@ impl Replica {
     }
 
     /// Begins a transaction once the replica has replayed the log of the primary up to `position`.
+    /// `Busy` says nothing about the replica: other reads use all connections to it.
     pub(crate) async fn begin(
         &self,
         how: &str,
         position: &str,
         CatchUp { limit, poll }: CatchUp,
     ) -> Result<Transaction<'_>, Failure> {
+        let permit = self.pool.permit(limit).await?;
         let begun = async {
-            let transaction = self.pool.take().await?;
+            let transaction = self.pool.take_with(permit).await?;
             // Before the transaction, whose snapshot would be older. A server that is no standby
             // has no such position.
             let sql = "SELECT NOT pg_is_in_recovery() \

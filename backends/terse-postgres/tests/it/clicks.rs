@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use terse_core::clicks::{
-    Added, Batch, Click, ClickIngest as _, ClickRetention, ClickTarget, JournalId, JournalSpan,
-    LinkId, Retention,
+    Added, Batch, Click, ClickIngest as _, ClickReports as _, ClickRetention, ClickSubject,
+    ClickTarget, JournalId, JournalSpan, LinkId, Period, Retention,
 };
 use terse_core::{OwnerId, Timestamp};
-use terse_postgres::{PostgresClicks, PostgresOptions};
+use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions};
 use terse_testkit::click_store::{ClickStoreHandle, add_clicks};
 use terse_testkit::{PostgresServer, key, wait_until};
+
+use crate::faults::put;
+use crate::session::OpenTransaction;
 
 fn click(at: i64) -> Click {
     let link = LinkId { key: key("one"), created_at: Timestamp::EPOCH };
@@ -78,4 +82,32 @@ async fn a_caller_that_is_slow_does_not_keep_the_transaction_open() {
     let counted = move || server.sql(&url, "SELECT count(*) FROM click_raw") == "1";
     tokio::task::spawn_blocking(|| wait_until("the click is counted", counted)).await.unwrap();
     assert_eq!(adding.await.unwrap(), Added::Done);
+}
+
+/// As many reports wait as there are connections for writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn links_are_created_while_reports_are_slow() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    // No timeout ends a report.
+    let statement_timeout = Duration::from_secs(600);
+    let options = PostgresOptions { statement_timeout, ..PostgresOptions::new(url.clone()) };
+    let links = PostgresLinks::open(options.clone()).await.unwrap();
+    let clicks = PostgresClicks::open_beside(&links.connections(), &options, true).await.unwrap();
+    let lock = OpenTransaction::begin(&url, "LOCK TABLE click_subjects");
+    let report = async |clicks: PostgresClicks| {
+        clicks.report(&ClickSubject::Everything, Period::default(), Timestamp::EPOCH).await
+    };
+    let reports: Vec<_> = (0..PostgresOptions::WRITE_CONNECTIONS)
+        .map(|_| tokio::spawn(report(clicks.clone())))
+        .collect();
+    let waiting = "SELECT count(*) >= 2 FROM pg_locks \
+         WHERE relation = 'click_subjects'::regclass AND NOT granted";
+    wait_until("the reports wait", || server.sql(&url, waiting) == "t");
+    put(&links, "meanwhile").await;
+    assert!(reports.iter().all(|report| !report.is_finished()));
+    lock.commit();
+    for report in reports {
+        report.await.unwrap().unwrap();
+    }
 }

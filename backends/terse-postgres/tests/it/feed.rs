@@ -5,32 +5,16 @@ use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::PostgresServer;
 
 use crate::faults::put;
-
-/// A transaction that takes its row number early and commits late, as another node's may.
-fn late(url: &str) -> std::process::Child {
-    let sql = "BEGIN; INSERT INTO link_changes (domain, code, revision) VALUES ('', 'late', 9); \
-               SELECT 'begun';";
-    let mut psql = std::process::Command::new("psql")
-        .args(["-X", "-q", "-A", "-t", url])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    use std::io::{BufRead, Write};
-    psql.stdin.as_mut().unwrap().write_all(sql.as_bytes()).unwrap();
-    psql.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-    let mut line = String::new();
-    std::io::BufReader::new(psql.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line.trim(), "begun");
-    psql
-}
+use crate::session::OpenTransaction;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_that_commits_late_arrives_and_none_arrives_twice() {
     let url = PostgresServer::shared().fresh();
     let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
     let start = store.last_change().await.unwrap();
-    let mut psql = late(&url);
+    // It takes its row number early and commits late, as another node's transaction may.
+    let late = "INSERT INTO link_changes (domain, code, revision) VALUES ('', 'late', 9)";
+    let late = OpenTransaction::begin(&url, late);
     let link = put(&store, "early").await;
     // The row of the open transaction has a lower number.
     let page = store.changes(start, 100).await.unwrap();
@@ -43,9 +27,7 @@ async fn a_change_that_commits_late_arrives_and_none_arrives_twice() {
     let page = store.changes(page.next, 100).await.unwrap();
     let revisions: Vec<u64> = page.changes.iter().map(|change| change.revision.0).collect();
     assert_eq!(revisions, [2, 3, 4]);
-    std::io::Write::write_all(psql.stdin.as_mut().unwrap(), b"COMMIT;\n").unwrap();
-    drop(psql.stdin.take());
-    assert!(psql.wait().unwrap().success());
+    late.commit();
     let page = store.changes(page.next, 100).await.unwrap();
     assert_eq!(page.changes.len(), 1);
     assert_eq!(page.changes[0].key.code.as_str(), "late");

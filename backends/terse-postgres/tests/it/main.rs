@@ -8,6 +8,7 @@ mod feed;
 mod pooler;
 mod replica;
 mod restored;
+mod session;
 mod standby;
 mod tables;
 mod tls;

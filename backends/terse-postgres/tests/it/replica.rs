@@ -11,6 +11,8 @@ use terse_postgres::{DatabaseWatch, PostgresClicks, PostgresLinks, PostgresOptio
 use terse_testkit::click_store::add_clicks;
 use terse_testkit::{PostgresServer, alias, key, timestamp, wait_until};
 
+use crate::session::OpenTransaction;
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reports_read_the_replica_and_the_primary_while_it_is_away() {
     let server = PostgresServer::start(&["fsync=off"]);
@@ -91,6 +93,54 @@ async fn a_list_that_is_shown_reads_the_replica_and_has_every_link() {
     assert_eq!(shown().await, 2, "the replica has not caught up, and the primary answers");
     standby.stop();
     assert_eq!(shown().await, 2);
+}
+
+/// A third report finds no free connection to the replica.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_slow_reports_do_not_turn_others_away_from_the_replica() {
+    let server = PostgresServer::start(&["fsync=off"]);
+    let standby = server.synchronous_standby();
+    let database = server.fresh_database();
+    let options = PostgresOptions::new(server.url(&database));
+    PostgresClicks::open(options.clone(), true).await.unwrap();
+    let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
+    wait_until("the standby has the tables", || standby.sql("postgres", lag) == "t");
+    // No timeout ends a report.
+    let statement_timeout = Duration::from_secs(600);
+    let replica_url = Some(standby.url(&database));
+    let options = PostgresOptions { replica_url, statement_timeout, ..options };
+    let clicks = PostgresClicks::open(options.clone(), true).await.unwrap();
+    let report = || {
+        let clicks = clicks.clone();
+        let subject = ClickSubject::Everything;
+        async move { clicks.report(&subject, Period::default(), Timestamp::EPOCH).await }
+    };
+    // When a connection to the standby has last ended a report.
+    let reads = format!(
+        "SELECT max(state_change) FROM pg_stat_activity WHERE datname = '{database}' \
+         AND query LIKE '%COMMIT'"
+    );
+    let last_read = || standby.sql("postgres", &reads);
+    report().await.unwrap();
+    assert_ne!(last_read(), "", "the replica has answered");
+    let locks = |server: &PostgresServer, which: &str| {
+        let sql = "SELECT count(*) FROM pg_locks WHERE relation = 'click_subjects'::regclass";
+        server.sql(&database, &format!("{sql} AND {which}"))
+    };
+
+    let lock = OpenTransaction::begin(&options.url, "LOCK TABLE click_subjects");
+    wait_until("the standby has the lock", || locks(&standby, "granted") == "1");
+    let slow = [report(), report()].map(tokio::spawn);
+    wait_until("both wait", || locks(&standby, "NOT granted") == "2");
+    let third = tokio::spawn(report());
+    wait_until("the third one asks the primary", || locks(&server, "NOT granted") == "1");
+    lock.commit();
+    for report in slow.into_iter().chain([third]) {
+        report.await.unwrap().unwrap();
+    }
+    let read = last_read();
+    report().await.unwrap();
+    assert_ne!(last_read(), read, "the replica answers again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
