@@ -11,9 +11,10 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::options::PostgresOpenError;
 use crate::pool::Connector;
@@ -22,7 +23,13 @@ use crate::sql::params;
 /// Nodes that start together migrate one after the other.
 const MIGRATION_LOCK: i64 = 0x7465_7273_655f_6d67;
 /// How long a migration may wait for other nodes, and for locks of tables.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a step waits for the lock of a table. A statement that changes a table waits for all
+/// transactions that use it, and each later statement of any node waits behind it: this is shorter
+/// than a lookup may take.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long other nodes have the tables to themselves before the steps are tried again.
+const LOCK_PAUSE: Duration = Duration::from_secs(2);
 /// How often a node asks whether another one has ended.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the version of the tables may take to read.
@@ -135,36 +142,68 @@ impl Part {
     ) -> Result<(), PostgresOpenError> {
         let failed = |error: tokio_postgres::Error| connector.failed(error);
         // Ends with the connection.
-        let locked = tokio::time::timeout(LOCK_TIMEOUT, wait_for_lock(client)).await;
+        let locked = tokio::time::timeout(PATIENCE, wait_for_lock(client)).await;
         let other = |_| connector.failed("another node has been changing the tables for a minute");
         locked.map_err(other)?.map_err(failed)?;
         self.build_indexes(client).await.map_err(failed)?;
+        let begun = Instant::now();
+        loop {
+            let error = match self.try_steps(client, partitions).await {
+                Ok(outcome) => return outcome,
+                Err(error) => error,
+            };
+            if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
+                return Err(failed(error));
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(connector.failed(
+                    "a transaction has been using a table that must change for a minute: end it \
+                     (pg_stat_activity says whose it is), and start terse again",
+                ));
+            }
+            tracing::info!(part = self.name, "another transaction uses a table that must change");
+            client.batch_execute("ROLLBACK").await.map_err(failed)?;
+            tokio::time::sleep(LOCK_PAUSE).await;
+        }
+    }
+
+    /// Runs the steps in one transaction. It does not wait for long where another transaction uses
+    /// a table.
+    async fn try_steps(
+        &self,
+        client: &Client,
+        partitions: u32,
+    ) -> Result<Result<(), PostgresOpenError>, tokio_postgres::Error> {
         let ms = LOCK_TIMEOUT.as_millis();
         let begin =
             format!("BEGIN; SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = 0");
-        client.batch_execute(&begin).await.map_err(failed)?;
-        client.batch_execute(VERSIONS).await.map_err(failed)?;
-        let from = match self.version(client).await.map_err(failed)? {
+        client.batch_execute(&begin).await?;
+        client.batch_execute(VERSIONS).await?;
+        let from = match self.version(client).await? {
             None => 0,
-            Some(version) => {
-                self.allowed(version)?;
-                version.0
-            }
+            Some(version) => match self.allowed(version) {
+                Ok(_) => version.0,
+                Err(error) => return Ok(Err(error)),
+            },
         };
         for (n, step) in (1..).zip(self.steps).skip(from as usize) {
-            client.batch_execute(&partitioned(step.sql, partitions)).await.map_err(failed)?;
-            try_it(client, step.if_possible).await.map_err(failed)?;
+            client.batch_execute(&partitioned(step.sql, partitions)).await?;
+            try_it(client, step.if_possible).await?;
             client
                 .execute_typed(
                     "INSERT INTO terse_schema (part, version, needs) VALUES ($1, $2, $3) \
                      ON CONFLICT (part) DO UPDATE SET version = $2, needs = $3, at = now()",
                     params![self.name, n, step.needs],
                 )
-                .await
-                .map_err(failed)?;
-            tracing::info!(part = self.name, version = n, "the tables were brought up to date");
+                .await?;
         }
-        client.batch_execute("COMMIT").await.map_err(failed)
+        client.batch_execute("COMMIT").await?;
+        tracing::info!(
+            part = self.name,
+            version = self.known(),
+            "the tables were brought up to date"
+        );
+        Ok(Ok(()))
     }
 
     /// Builds the new indexes of present tables without locking out writers. The steps then find
@@ -291,6 +330,8 @@ async fn try_it(client: &Client, sql: &str) -> Result<(), tokio_postgres::Error>
     match client.batch_execute(sql).await {
         Ok(()) => client.batch_execute("RELEASE SAVEPOINT optional").await,
         Err(error) if error.is_closed() => Err(error),
+        // It is possible later.
+        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(error),
         Err(error) => {
             tracing::warn!(%error, "an optional part of the tables could not be made");
             client.batch_execute("ROLLBACK TO SAVEPOINT optional").await

@@ -3,15 +3,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use terse_core::clicks::{Click, ClickReports as _, ClickSubject, ClickTarget, LinkId, Period};
 use terse_core::registry::prelude::*;
 use terse_core::registry::{AccountName, Actor, Attribution, NewAccount, Role};
-use terse_core::{LinkReader as _, OwnerId};
+use terse_core::{LinkReader as _, LinkStore as _, OwnerId};
 use terse_postgres::{PostgresClicks, PostgresLinks, PostgresOptions, PostgresRegistry};
 use terse_testkit::{PostgresServer, alias, key, timestamp, wait_until};
 
 use crate::faults::put;
+use crate::session::OpenTransaction;
 
 fn options(url: &str) -> PostgresOptions {
     PostgresOptions::new(url.to_owned())
@@ -186,7 +188,7 @@ async fn clicks_of_every_version_are_brought_up_to_date() {
 #[tokio::test]
 async fn events_of_a_later_version_are_told_apart() {
     use terse_core::registry::EventKind;
-    use terse_core::{Insert, LinkStore as _, Outbox as _, OutboxEvent};
+    use terse_core::{Insert, Outbox as _, OutboxEvent};
     let server = PostgresServer::shared();
     let url = server.fresh();
     let store = PostgresLinks::open(options(&url)).await.unwrap();
@@ -238,6 +240,35 @@ async fn links_are_created_while_a_new_node_builds_an_index() {
     new.await.unwrap().unwrap();
     let valid = "FROM pg_index WHERE indexrelid = to_regclass('links_search_rules') AND indisvalid";
     assert_eq!(count(valid), "1");
+}
+
+/// A statement that changes a table waits for the transaction, and lookups wait behind the
+/// statement.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_are_answered_while_an_upgrade_waits_for_a_transaction() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    // Longer than an upgrade waits for a lock, on a busy machine.
+    let lookup_timeout = Duration::from_secs(15);
+    let old = PostgresOptions { lookup_timeout, ..options(&url) };
+    let old = PostgresLinks::open(old).await.unwrap();
+    // The columns of the last steps that change a table.
+    server.sql(
+        &url,
+        "ALTER TABLE link_store DROP COLUMN tables_id; ALTER TABLE links DROP COLUMN preview; \
+         UPDATE terse_schema SET version = 2 WHERE part = 'links'",
+    );
+    let reader = OpenTransaction::begin(&url, "LOCK TABLE link_store IN ACCESS SHARE MODE");
+    let new = tokio::spawn(PostgresLinks::open(options(&url)));
+    let waits = "SELECT count(*) FROM pg_locks \
+         WHERE relation = 'link_store'::regclass AND NOT granted";
+    for _ in 0..2 {
+        wait_until("the upgrade waits", || server.sql(&url, waits) == "1");
+        old.incarnation().await.unwrap();
+    }
+    assert!(!new.is_finished());
+    reader.commit();
+    new.await.unwrap().unwrap();
 }
 
 /// As an interrupted build leaves it.
