@@ -30,7 +30,7 @@ mod watch;
 pub use clicks::{PostgresClicks, SumsWriter};
 pub use inspect::{PostgresInspection, ReplicaInspection, inspect, inspect_replica};
 pub use ledger::{LedgerKind, PostgresLedger};
-pub use links::PostgresLinks;
+pub use links::{OldLinkChanges, PostgresLinks};
 pub use options::{PostgresOpenError, PostgresOptions};
 pub use pool::PostgresConnections;
 pub use registry::PostgresRegistry;

@@ -124,7 +124,7 @@ impl Stores {
         std::mem::take(&mut self.metrics)
     }
 
-    /// The jobs that only this kind of store has, for every node.
+    /// The jobs that only this kind of store has.
     pub(crate) fn take_jobs(&mut self) -> Vec<Box<dyn Job>> {
         std::mem::take(&mut self.jobs).into_iter().map(|job| -> Box<dyn Job> { job }).collect()
     }

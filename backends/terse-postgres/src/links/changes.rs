@@ -6,7 +6,7 @@
 //! reads them, and keeps the last ones, so that a caller may ask for the same page again.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use terse_core::{
     CHANGES_KEPT, ChangeCursor, ChangePage, LinkChange, LinkKey, Revision, StoreError, Timestamp,
@@ -22,11 +22,6 @@ use crate::sql::{SqlTimestamp, params};
 const KEPT: usize = 20_000;
 /// A reader that finds more new rows than this forgets everything instead.
 const MAX_NEW: usize = 10_000;
-/// Rows are pruned once they are this much older than promised.
-const PRUNE_AFTER: Duration = CHANGES_KEPT.saturating_mul(2);
-/// How often a handle prunes, and how many rows.
-const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
-const MAX_PRUNED: i64 = 10_000;
 
 /// What a handle has read of the feed.
 #[derive(Default)]
@@ -37,7 +32,6 @@ pub(crate) struct Feed {
     arrived: u64,
     /// A cursor before this one has missed changes.
     complete_from: u64,
-    pruned: Option<Instant>,
 }
 
 /// The state of the store at the last read.
@@ -72,15 +66,6 @@ const STATE: &str = "SELECT s.snapshot::text, pg_snapshot_xmax(s.snapshot)::text
      FROM link_store OFFSET 0) AS s";
 
 impl Feed {
-    /// Whether old rows should be removed now; true once a minute.
-    pub(crate) fn prunes(&mut self) -> bool {
-        let is_due = self.pruned.is_none_or(|at| at.elapsed() > PRUNE_INTERVAL);
-        if is_due {
-            self.pruned = Some(Instant::now());
-        }
-        is_due
-    }
-
     pub(crate) fn last(&self) -> ChangeCursor {
         ChangeCursor(self.arrived)
     }
@@ -202,19 +187,4 @@ pub(crate) async fn announce(pool: &Pool, key: &LinkKey) -> Result<(), StoreErro
     )
     .await
     .map(drop)
-}
-
-/// Removes rows that every reader has seen or counts as missed.
-pub(crate) async fn prune(pool: &Pool) {
-    let pruned = pool
-        .write_unrepeatable(
-            "DELETE FROM link_changes WHERE id IN (SELECT id FROM link_changes \
-             WHERE at < clock_timestamp() - make_interval(secs => $1) ORDER BY at LIMIT $2 \
-             FOR UPDATE SKIP LOCKED)",
-            params![PRUNE_AFTER.as_secs_f64(), MAX_PRUNED],
-        )
-        .await;
-    if let Err(error) = pruned {
-        tracing::debug!(%error, "old changes could not be removed");
-    }
 }

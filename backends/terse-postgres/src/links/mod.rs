@@ -7,11 +7,12 @@ mod inserts;
 mod leases;
 mod list;
 mod lookups;
+mod old_changes;
 pub(crate) mod row;
 mod updates;
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -22,7 +23,7 @@ use terse_core::{
     OutboxEvent, OutboxPage, OwnerId, PurgeBefore, Revision, StoreError, StoreIdentity, TagCount,
     Timestamp, Updated,
 };
-use tokio::task::JoinSet;
+use tokio::sync::Mutex;
 
 use crate::failure::unavailable;
 use crate::options::{PostgresOpenError, PostgresOptions};
@@ -34,6 +35,7 @@ use changes::Feed;
 use inserts::{Inserter, Waiting};
 use list::Purpose;
 use lookups::Lookups;
+pub use old_changes::OldLinkChanges;
 
 /// Links in a database that several nodes share.
 pub struct PostgresLinks {
@@ -43,9 +45,7 @@ pub struct PostgresLinks {
     marks: LeaseMarks,
     lookups: Lookups,
     inserter: Inserter,
-    feed: tokio::sync::Mutex<Feed>,
-    /// Removes old changes, one run at a time.
-    prunings: Mutex<JoinSet<()>>,
+    feed: Mutex<Feed>,
 }
 
 impl PostgresLinks {
@@ -66,8 +66,8 @@ impl PostgresLinks {
             .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
-        let (feed, prunings) = (tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed, prunings })
+        let feed = Mutex::default();
+        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed })
     }
 
     /// Its connections, for other stores in the same database.
@@ -85,24 +85,6 @@ impl PostgresLinks {
     pub async fn close(&self) {
         self.inserter.close().await;
         self.lookups.close().await;
-        let prunings = std::mem::take(&mut *self.prunings());
-        prunings.join_all().await;
-    }
-
-    fn prunings(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.prunings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Removes old changes in the background, unless that is under way: readers of the feed do not
-    /// wait for it. Every node removes them, because every node reads the feed; rows that another
-    /// one removes at the moment are skipped.
-    fn prune_changes(&self) {
-        let mut prunings = self.prunings();
-        while prunings.try_join_next().is_some() {}
-        if prunings.is_empty() {
-            let pool = Arc::clone(&self.pool);
-            prunings.spawn_on(async move { changes::prune(&pool).await }, self.pool.runtime());
-        }
     }
 }
 
@@ -187,12 +169,7 @@ impl ChangeFeed for PostgresLinks {
     async fn changes(&self, after: ChangeCursor, limit: usize) -> Result<ChangePage, StoreError> {
         let mut feed = self.feed.lock().await;
         feed.refresh(&self.pool).await?;
-        let (page, prunes) = (feed.page(after, limit), feed.prunes());
-        drop(feed);
-        if prunes {
-            self.prune_changes();
-        }
-        Ok(page)
+        Ok(feed.page(after, limit))
     }
 
     async fn announce(&self, key: &LinkKey) -> Result<(), StoreError> {

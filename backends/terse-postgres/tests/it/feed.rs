@@ -1,7 +1,12 @@
 //! The feed of changes while transactions overlap.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use terse_core::job::{Job as _, JobContext};
+use terse_core::registry::{JobLease as _, NodeId};
 use terse_core::{ChangeFeed, Link, LinkStore, Revision};
-use terse_postgres::{PostgresLinks, PostgresOptions};
+use terse_postgres::{OldLinkChanges, PostgresLinks, PostgresOptions, PostgresRegistry};
 use terse_testkit::PostgresServer;
 
 use crate::faults::put;
@@ -57,4 +62,33 @@ async fn a_reader_that_was_away_for_long_or_saw_a_restore_forgets_everything() {
     let page = store.changes(page.next, 100).await.unwrap();
     assert!(page.gap);
     assert!(!store.changes(page.next, 100).await.unwrap().gap);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_old_changes_are_removed_under_the_lease_however_many_there_are() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let options = PostgresOptions::new(url.clone());
+    let store = PostgresLinks::open(options.clone()).await.unwrap();
+    let registry = PostgresRegistry::open_beside(&store.connections(), &options).await.unwrap();
+    let registry = Arc::new(registry);
+    let changes = |n: u32, age: &str| {
+        format!(
+            "INSERT INTO link_changes (domain, code, revision, at) \
+             SELECT '', 'code-' || n, 1, now() - interval '{age}' FROM generate_series(1, {n}) AS n"
+        )
+    };
+    server.sql(&url, &changes(25_000, "21 minutes"));
+    server.sql(&url, &changes(3, "19 minutes"));
+    let left = || server.sql(&url, "SELECT count(*) FROM link_changes");
+    let node = NodeId::parse("one").unwrap();
+    let ttl = Duration::from_secs(60);
+    let lease = async || registry.acquire_lease("jobs", &node, ttl).await.unwrap().unwrap().token;
+    let (before, token) = (lease().await, lease().await);
+    let mut job = OldLinkChanges::new(&store.connections());
+    assert!(job.needs_lease());
+    job.run(&JobContext::leased(registry.clone(), before)).await.unwrap_err();
+    assert_eq!(left(), "25003", "the lease has been taken over");
+    job.run(&JobContext::leased(registry, token)).await.unwrap();
+    assert_eq!(left(), "3");
 }

@@ -111,6 +111,7 @@ fn job_words(name: &str) -> &'static str {
         "link checker" => "checks whether targets still answer",
         "live clicks" => "shows the clicks of all nodes in live views",
         "mail" => "sends mails",
+        "old link changes" => "deletes changes of links that all nodes have read",
         "old salts" => "deletes old salts, so that old visitor hashes say nothing",
         "program pages" => "gives memory back that only the start needed",
         "reaper" => "marks expired links, and deletes links after the grace time",

@@ -9,9 +9,9 @@ use terse_core::registry::NodeId;
 use terse_core::{CheckResult, Finding, LinkStore};
 use terse_embedded::DiskReserve;
 use terse_postgres::{
-    DatabaseWatch, LedgerKind, PostgresClicks, PostgresConnections, PostgresInspection,
-    PostgresLedger, PostgresLinks, PostgresOpenError, PostgresOptions, PostgresRegistry,
-    ReplicaInspection,
+    DatabaseWatch, LedgerKind, OldLinkChanges, PostgresClicks, PostgresConnections,
+    PostgresInspection, PostgresLedger, PostgresLinks, PostgresOpenError, PostgresOptions,
+    PostgresRegistry, ReplicaInspection,
 };
 
 use super::{Stores, embedded};
@@ -53,7 +53,14 @@ pub(super) async fn open(config: &Config, url: &PostgresUrl) -> anyhow::Result<S
         .context("opening the registry of owners")?;
     let links = Arc::new(links);
     let waiting = Arc::clone(&links);
-    open_beside(config, links, Arc::new(move || waiting.queue_depth()), registry, &options).await
+    let old_changes = OldLinkChanges::new(&links.connections());
+    let queue_depth = Arc::new(move || waiting.queue_depth());
+    let mut stores = open_beside(config, links, queue_depth, registry, &options).await?;
+    // Without the role, a node must not take the lease of the jobs.
+    if config.roles.worker {
+        stores.jobs.push(Box::new(old_changes));
+    }
+    Ok(stores)
 }
 
 /// Completes stores of links and owners with everything else that is in the database of the owners.
