@@ -150,7 +150,7 @@ impl Drop for Transaction<'_> {
             self.pool.connector.runtime().spawn(async move {
                 match committing {
                     true => connection.finish().await,
-                    false => connection.abandon(limit).await,
+                    false => Arc::new(connection).abandon(limit).await,
                 }
                 drop(permit);
             });

@@ -79,7 +79,7 @@ impl Pool {
         }
         let pool = Self {
             lookups: (0..PostgresOptions::LOOKUP_CONNECTIONS)
-                .map(|_| SharedConnection::new(Arc::clone(&connector)))
+                .map(|_| SharedConnection::new(Arc::clone(&connector), options.lookup_timeout))
                 .collect(),
             next_lookup: AtomicUsize::new(0),
             writes: ExclusivePool::new(
@@ -140,8 +140,11 @@ impl Pool {
         params: &[Param<'_>],
         deadline: Instant,
     ) -> Result<Vec<Row>, Failure> {
-        let n = self.next_lookup.fetch_add(1, Ordering::Relaxed);
-        self.lookups[n % self.lookups.len()].query(sql, params, deadline).await
+        let first = self.next_lookup.fetch_add(1, Ordering::Relaxed);
+        let nth = |n: usize| &self.lookups[(first + n) % self.lookups.len()];
+        // A connection that was given up has no successor before it has ended.
+        let free = (0..self.lookups.len()).map(nth).find(|connection| !connection.is_ending());
+        free.unwrap_or_else(|| nth(0)).query(sql, params, deadline).await
     }
 
     /// One statement that writes, and its commit, in one round trip. It is never repeated: if the
@@ -371,26 +374,34 @@ impl Connection {
         let _ended = ended.changed().await;
     }
 
-    /// Gives up a statement that may be under way, and returns once the connection has ended. The
-    /// server may go on for as long as it waits for a lock or a standby.
+    /// Gives up statements that may be under way, and returns once the connection has ended, or
+    /// after `limit`. The server goes on with a statement whose client is gone, for as long as it
+    /// waits for a lock: closing the socket before the end would leave its connection in use while
+    /// the caller opens another one. So terse cancels what the server does, one statement after the
+    /// other, if callers share the connection.
     ///
     /// Behind a pooler terse sends no cancel request: pgbouncer 1.18 (of Debian 12) exits when a
-    /// client that cancels disconnects early. The server ends the statement by itself within
-    /// `limit`, and the connection with it; closing the socket before would leave the server
-    /// connection busy while the caller opens another one. After `limit` the socket is closed.
-    pub(crate) async fn abandon(self, limit: Duration) {
-        let Self { client, mut ended, task, cancel_with, standby_skipped: _ } = self;
-        let cancel = client.cancel_token();
-        drop(client);
-        // Mostly it ends by itself: it was closed, or nothing was under way.
-        let wait = if cancel_with.is_some() { Duration::from_millis(100) } else { limit };
-        if tokio::time::timeout(wait, ended.changed()).await.is_err() {
-            match cancel_with {
-                Some(tls) => {
-                    let _unheard = tokio::time::timeout(MAX_PAUSE, cancel.cancel_query(tls)).await;
+    /// client that cancels disconnects early. The server ends the statement by itself, and the
+    /// connection with it.
+    pub(crate) async fn abandon(self: Arc<Self>, limit: Duration) {
+        let (mut ended, task) = (self.ended.clone(), self.task.clone());
+        let (cancel, cancel_with) = (self.client.cancel_token(), self.cancel_with.clone());
+        drop(self);
+        let ends = async {
+            if let Some(tls) = cancel_with {
+                // Mostly it ends by itself: it was closed, or nothing was under way.
+                let mut wait = Duration::from_millis(100);
+                while tokio::time::timeout(wait, ended.changed()).await.is_err() {
+                    let cancelled = cancel.cancel_query(tls.clone());
+                    let _unheard = tokio::time::timeout(MAX_PAUSE, cancelled).await;
+                    wait = (wait * 2).min(MAX_PAUSE);
                 }
-                None => task.abort(),
+            } else {
+                let _ended = ended.changed().await;
             }
+        };
+        if tokio::time::timeout(limit, ends).await.is_err() {
+            task.abort();
             let _ended = ended.changed().await;
         }
     }
@@ -408,6 +419,11 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// Whether a pooler such as pgbouncer stands in between.
+    pub(crate) fn has_pooler(&self) -> bool {
+        self.has_pooler
+    }
+
     /// To the primary: of several hosts, the one that accepts writes.
     pub(crate) fn new(url: &str, timeout: Duration) -> Result<Self, PostgresOpenError> {
         let mut connector = Self::new_replica(url, timeout)?;

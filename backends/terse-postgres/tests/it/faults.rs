@@ -10,6 +10,8 @@ use terse_core::{
 use terse_postgres::{PostgresLinks, PostgresOptions};
 use terse_testkit::{PostgresServer, TcpProxy, alias, key, wait_until};
 
+use crate::session::OpenTransaction;
+
 /// Longer than a recovery takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -163,6 +165,57 @@ async fn callers_that_give_up_behind_a_pooler_open_no_more_connections_than_the_
     let connections = proxy.connections() - before;
     assert!(connections < PostgresOptions::WRITE_CONNECTIONS, "{connections} beside the first");
     holder.join().unwrap();
+}
+
+/// Waits until a link is found again.
+async fn wait_for_lookups(store: &PostgresLinks, link: &Link) {
+    let begun = Instant::now();
+    while store.get(&link.key).await.ok().flatten().is_none() {
+        assert!(begun.elapsed() < TIMEOUT, "lookups do not come back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The server goes on with a statement whose client is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_that_give_up_do_not_pile_up_in_the_server() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let lookup_timeout = Duration::from_secs(1);
+    let options = PostgresOptions { lookup_timeout, ..PostgresOptions::new(url.clone()) };
+    let store = PostgresLinks::open(options).await.unwrap();
+    let link = put(&store, "locked").await;
+    let lock = OpenTransaction::begin(&url, "LOCK TABLE links");
+    let waiting = "SELECT count(*) FROM pg_locks \
+         WHERE relation = 'links'::regclass AND NOT granted";
+    for _ in 0..6 {
+        let found = store.get(&link.key).await;
+        assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+        let waiting: usize = server.sql(&url, waiting).parse().unwrap();
+        assert!(waiting <= PostgresOptions::LOOKUP_CONNECTIONS, "{waiting} statements");
+    }
+    lock.commit();
+    wait_for_lookups(&store, &link).await;
+}
+
+/// Behind a pooler terse cannot limit nor cancel a lookup, so its connection counts until it ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lookups_that_give_up_behind_a_pooler_open_no_further_connections() {
+    let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;
+    let link = put(&store, "locked").await;
+    // They take turns on the connections.
+    for _ in 0..PostgresOptions::LOOKUP_CONNECTIONS {
+        assert!(store.get(&link.key).await.unwrap().is_some());
+    }
+    let before = proxy.connections();
+    let lock = OpenTransaction::begin(&url, "LOCK TABLE links");
+    for _ in 0..2 * PostgresOptions::LOOKUP_CONNECTIONS {
+        let found = store.get(&link.key).await;
+        assert!(matches!(found, Err(StoreError::Unavailable(_))), "{found:?}");
+    }
+    assert_eq!(proxy.connections() - before, 0);
+    lock.commit();
+    wait_for_lookups(&store, &link).await;
 }
 
 /// Durable: what was acknowledged is there after a crash of the server.
