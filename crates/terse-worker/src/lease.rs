@@ -17,6 +17,17 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// How long one call to the registry may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How a lease was lost.
+enum Lost {
+    /// The registry did not answer in time.
+    Late,
+    /// Another process has acquired it. The registry grants the lease to a process with the name of
+    /// its holder at once, for a node that restarts. Two processes with one name, as in a copied
+    /// data folder, would take it from each other all the time: so the one that lost it waits for
+    /// as long as the lease lasts.
+    Fenced,
+}
+
 /// This node's claim to the lease.
 pub struct LeaseKeeper {
     leases: Arc<dyn JobLease>,
@@ -63,10 +74,20 @@ impl LeaseKeeper {
                 Ok(Ok(Some(lease))) => {
                     tracing::debug!(node = %self.node, "this node runs the background jobs");
                     self.held.send_replace(Some(lease.token));
-                    self.renew(lease.token, asked + TTL).await;
+                    let lost = self.renew(lease.token, asked + TTL).await;
                     self.held.send_replace(None);
-                    tracing::warn!(node = %self.node, "this node lost the lease of the background \
-                        jobs");
+                    match lost {
+                        Lost::Late => {
+                            tracing::warn!(node = %self.node, "this node lost the lease of the \
+                                background jobs");
+                        }
+                        Lost::Fenced => {
+                            tracing::warn!(node = %self.node, "this node lost the lease of the \
+                                background jobs to another process; if this happens again and \
+                                again, two processes use copies of one data folder");
+                            sleep(TTL).await;
+                        }
+                    }
                     continue;
                 }
                 Ok(Ok(None)) => {}
@@ -84,7 +105,7 @@ impl LeaseKeeper {
     }
 
     /// Renews the lease until it is lost.
-    async fn renew(&self, token: FencingToken, mut ends: Instant) {
+    async fn renew(&self, token: FencingToken, mut ends: Instant) -> Lost {
         loop {
             sleep(RENEW_INTERVAL).await;
             let asked = Instant::now();
@@ -92,13 +113,13 @@ impl LeaseKeeper {
             let until = ends.min(asked + CALL_TIMEOUT);
             match timeout_at(until, self.leases.renew_lease(token, TTL)).await {
                 Ok(Ok(_)) => ends = asked + TTL,
-                Ok(Err(RegistryError::Fenced)) => return,
+                Ok(Err(RegistryError::Fenced)) => return Lost::Fenced,
                 Ok(Err(error)) => tracing::warn!(%error, "the lease could not be renewed"),
                 Err(_) => tracing::warn!("the registry took too long to renew the lease"),
             }
             // The next attempt would come too late.
             if ends.saturating_duration_since(Instant::now()) <= RENEW_INTERVAL {
-                return;
+                return Lost::Late;
             }
         }
     }

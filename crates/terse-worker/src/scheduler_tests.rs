@@ -242,6 +242,26 @@ async fn a_run_ends_when_the_lease_is_lost() {
     assert!(running.stop(Duration::from_secs(1)).await);
 }
 
+/// As after a data folder was copied with the name of its node.
+#[tokio::test(start_paused = true)]
+async fn two_processes_with_one_name_do_not_take_the_lease_from_each_other_at_once() {
+    let lease = Arc::<FakeLease>::default();
+    let [mut one, mut two] = [Node::new(&lease, "a"), Node::new(&lease, "a")];
+    let jobs = [one.job(Work::Succeed, true, 1), two.job(Work::Succeed, true, 1)];
+    let running = [one.start(), two.start()];
+    pass(600).await;
+    // Each has it for at least as long as it lasts.
+    let taken = lease.number.load(Ordering::SeqCst);
+    assert!(taken <= 2 + 600 / 30, "{taken}");
+    // The one that lost it still takes over when the other one ends.
+    let [one, two] = running;
+    assert!(one.stop(Duration::from_secs(1)).await);
+    let begun = jobs[1].begun();
+    pass(60).await;
+    assert!(jobs[1].begun() > begun);
+    assert!(two.stop(Duration::from_secs(1)).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn shutdown_cancels_runs_joins_every_job_and_releases_the_lease() {
     let lease = Arc::<FakeLease>::default();
