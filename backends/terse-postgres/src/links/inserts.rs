@@ -1,14 +1,14 @@
 //! New links. One task commits those of all callers, as many as wait, in one transaction.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::{Insert, Inserted, Numbering, StoreError};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use super::insert_batch::{self, Claims};
+use super::queue::TaskQueue;
 use crate::failure::{Failure, unavailable};
 use crate::pool::{Pool, pause};
 
@@ -40,44 +40,27 @@ impl Waiting {
 
 /// Sends new links to the server.
 pub(crate) struct Inserter {
-    queue: Mutex<Option<mpsc::Sender<Waiting>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    queue: TaskQueue<Waiting>,
 }
 
 impl Inserter {
     pub(crate) fn start(pool: Arc<Pool>, numbering: Numbering, bound: usize) -> Self {
-        let (queue, waiting) = mpsc::channel(bound);
-        let task = tokio::spawn(commit_all(pool, numbering, waiting));
-        Self { queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)) }
-    }
-
-    fn queue(&self) -> Option<mpsc::Sender<Waiting>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let queue = TaskQueue::start(bound, |waiting| commit_all(pool, numbering, waiting));
+        Self { queue }
     }
 
     pub(crate) fn depth(&self) -> usize {
-        self.queue().map_or(0, |queue| queue.max_capacity() - queue.capacity())
+        self.queue.depth()
     }
 
     pub(crate) async fn close(&self) {
-        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task {
-            // A task that panicked has nothing left to finish.
-            let _ended = task.await;
-        }
+        self.queue.close().await;
     }
 
     pub(crate) async fn insert(&self, insert: Insert) -> Answer {
         let (answer, answered) = oneshot::channel();
         let claims = Claims::of(&insert);
-        let queue = self.queue().ok_or_else(|| unavailable("the store is closed"))?;
-        queue.try_send(Waiting { insert, claims, maybe_done: false, answer }).map_err(|error| {
-            match error {
-                mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-                mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
-            }
-        })?;
+        self.queue.send(Waiting { insert, claims, maybe_done: false, answer })?;
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(answered) => answered.unwrap_or_else(|_| Err(unavailable("the store was closed"))),
             Err(_) => Err(unavailable("the commit took too long")),

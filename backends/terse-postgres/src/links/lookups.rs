@@ -1,13 +1,14 @@
 //! Lookups. Those that arrive while others are under way are sent to the server in one statement.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use terse_core::{Link, LinkKey, StoreError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
+use super::queue::TaskQueue;
 use super::row::{self, COLUMNS};
 use crate::failure::unavailable;
 use crate::pool::Pool;
@@ -29,34 +30,23 @@ type Waiting = (LinkKey, oneshot::Sender<Answer>);
 /// Sends lookups to the server.
 pub(crate) struct Lookups {
     pool: Arc<Pool>,
-    queue: Mutex<Option<mpsc::Sender<Waiting>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    queue: TaskQueue<Waiting>,
 }
 
 impl Lookups {
     pub(crate) fn start(pool: Arc<Pool>) -> Self {
-        let (queue, waiting) = mpsc::channel(WAITING);
-        let task = tokio::spawn(gather(Arc::clone(&pool), waiting));
-        Self { pool, queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)) }
+        let gathering = Arc::clone(&pool);
+        let queue = TaskQueue::start(WAITING, |waiting| gather(gathering, waiting));
+        Self { pool, queue }
     }
 
     pub(crate) async fn close(&self) {
-        drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task {
-            // A task that panicked has nothing left to finish.
-            let _ended = task.await;
-        }
+        self.queue.close().await;
     }
 
     pub(crate) async fn get(&self, key: &LinkKey) -> Answer {
         let (answer, answered) = oneshot::channel();
-        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let queue = queue.ok_or_else(|| unavailable("the store is closed"))?;
-        queue.try_send((key.clone(), answer)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
-            mpsc::error::TrySendError::Closed(_) => unavailable("the store has stopped"),
-        })?;
+        self.queue.send((key.clone(), answer))?;
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the look-up was given up"))),
             Err(_) => Err(unavailable("the look-up waited too long")),

@@ -8,6 +8,7 @@ mod leases;
 mod list;
 mod lookups;
 mod old_changes;
+mod queue;
 pub(crate) mod row;
 mod updates;
 
