@@ -2,8 +2,8 @@
 //!
 //! Every node opens the same database. Links are in [`PostgresLinks`], everything about owners is
 //! in [`PostgresRegistry`]. Lookups of links and new links are gathered: a few connections carry
-//! the lookups of all callers, pipelined, and one task commits the new links of all callers in one
-//! transaction.
+//! the lookups of all callers, pipelined, one task commits the new links of all callers in one
+//! transaction, and another one the clicks of links with `max_clicks`.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
 //! pgbouncer in transaction mode can sit in between. Migrations, and writes that only one node may

@@ -10,6 +10,7 @@ mod lookups;
 mod old_changes;
 mod queue;
 pub(crate) mod row;
+mod spender;
 mod updates;
 
 use std::ops::Range;
@@ -37,6 +38,7 @@ use inserts::{Inserter, Waiting};
 use list::Purpose;
 use lookups::Lookups;
 pub use old_changes::OldLinkChanges;
+use spender::Spender;
 
 /// Links in a database that several nodes share.
 pub struct PostgresLinks {
@@ -46,6 +48,7 @@ pub struct PostgresLinks {
     marks: LeaseMarks,
     lookups: Lookups,
     inserter: Inserter,
+    spender: Spender,
     feed: Mutex<Feed>,
 }
 
@@ -67,8 +70,10 @@ impl PostgresLinks {
             .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
+        // The tenth of a statement's time that visitors wait for.
+        let spender = Spender::start(Arc::clone(&pool), options.statement_timeout / 10);
         let feed = Mutex::default();
-        Ok(Self { pool, identity, numbering, marks, lookups, inserter, feed })
+        Ok(Self { pool, identity, numbering, marks, lookups, inserter, spender, feed })
     }
 
     /// Its connections, for other stores in the same database.
@@ -81,10 +86,11 @@ impl PostgresLinks {
         self.inserter.depth()
     }
 
-    /// Commits the new links that wait, and stops the tasks. Later lookups and inserts get
-    /// `Unavailable`.
+    /// Commits the new links and the clicks that wait, and stops the tasks. Later lookups, inserts
+    /// and clicks get `Unavailable`.
     pub async fn close(&self) {
         self.inserter.close().await;
+        self.spender.close().await;
         self.lookups.close().await;
     }
 }
@@ -155,7 +161,7 @@ impl LinkReader for PostgresLinks {
 #[async_trait]
 impl ClickSpender for PostgresLinks {
     async fn spend(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
-        self.spend_click(key).await
+        self.spender.spend(key).await
     }
 }
 

@@ -1,8 +1,8 @@
 //! Changes of links, their earlier versions, and the events that wait.
 
 use terse_core::{
-    ClickSpend, EventId, Link, LinkKey, LinkVersion, MAX_REVISIONS, OutboxEvent, OutboxPage,
-    OutboxRow, Revision, StoreError, Timestamp, Updated, link_codec,
+    EventId, Link, LinkKey, LinkVersion, MAX_REVISIONS, OutboxEvent, OutboxPage, OutboxRow,
+    Revision, StoreError, Timestamp, Updated, link_codec,
 };
 
 use super::PostgresLinks;
@@ -88,26 +88,6 @@ impl PostgresLinks {
             }
         }
         Ok(versions)
-    }
-
-    /// Counts one visit. The statement locks the row before it compares, so that racing visits
-    /// never spend more than there is.
-    pub(super) async fn spend_click(&self, key: &LinkKey) -> Result<ClickSpend, StoreError> {
-        let rows = self
-            .pool
-            .write_unrepeatable(
-                "WITH spent AS (UPDATE links SET spent_clicks = spent_clicks + 1 \
-                 WHERE domain = $1 AND code = $2 AND spent_clicks < max_clicks RETURNING true) \
-                 SELECT l.max_clicks IS NULL OR EXISTS (SELECT FROM spent) \
-                 FROM links l WHERE l.domain = $1 AND l.code = $2",
-                params![key.domain.as_str(), key.code.as_str()],
-            )
-            .await?;
-        Ok(match rows.first().map(|row| row.get::<_, bool>(0)) {
-            None => ClickSpend::Missing,
-            Some(true) => ClickSpend::Yes,
-            Some(false) => ClickSpend::UsedUp,
-        })
     }
 
     pub(super) async fn waiting_events(

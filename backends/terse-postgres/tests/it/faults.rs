@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use terse_core::{
     ChangeFeed, ClickSpend, ClickSpender, IdempotencyKey, Insert, Inserted, Link, LinkReader,
     LinkStore, Revision, StoreError, Updated,
@@ -67,7 +68,7 @@ async fn other_writes_whose_commit_was_not_answered_are_unavailable() {
     let (store, proxy, url) = behind_proxy(PostgresServer::shared()).await;
     let link = Link { max_clicks: Some(5), ..alias("limited", "https://example.com/") };
     store.insert(Insert::new(link.clone(), None)).await.unwrap();
-    proxy.cut_after("spent_clicks + 1", "COMMIT");
+    proxy.cut_after("SET spent_clicks", "COMMIT");
     let spent = store.spend(&link.key).await;
     assert!(matches!(spent, Err(StoreError::Unavailable(_))), "{spent:?}");
     let spent = PostgresServer::shared().sql(&url, "SELECT spent_clicks FROM links");
@@ -216,6 +217,67 @@ async fn lookups_that_give_up_behind_a_pooler_open_no_further_connections() {
     assert_eq!(proxy.connections() - before, 0);
     lock.commit();
     wait_for_lookups(&store, &link).await;
+}
+
+/// The transaction of the first visit waits for a lock; the others wait for that transaction.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn visits_of_one_link_are_counted_together_and_do_not_hold_up_creates() {
+    let server = PostgresServer::shared();
+    let database = server.fresh_database();
+    let sql = |text: &str| server.sql(&database, text);
+    // No timeout ends the wait for the lock.
+    let statement_timeout = Duration::from_secs(600);
+    let url = server.url(&database);
+    let options = PostgresOptions { statement_timeout, ..PostgresOptions::new(url.clone()) };
+    let store = Arc::new(PostgresLinks::open(options).await.unwrap());
+    let link = Link { max_clicks: Some(9), ..alias("limited", "https://example.com/") };
+    store.insert(Insert::new(link.clone(), None)).await.unwrap();
+    sql("CREATE TABLE updates (n bigint); CREATE FUNCTION note() RETURNS trigger AS $$ \
+         BEGIN INSERT INTO updates VALUES (NEW.spent_clicks); RETURN NEW; END $$ LANGUAGE plpgsql; \
+         CREATE TRIGGER note AFTER UPDATE ON links FOR EACH ROW EXECUTE FUNCTION note()");
+    let lock = OpenTransaction::begin(&url, "SELECT FROM links FOR UPDATE");
+    let visit = || {
+        let (store, key) = (Arc::clone(&store), link.key.clone());
+        async move { store.spend(&key).await }
+    };
+    let first = tokio::spawn(visit());
+    let waiting = "SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    wait_until("the first visit waits for the lock", || sql(waiting) == "1");
+    // It is in the server already, and its click is lost.
+    first.abort();
+    let mut given_up = Box::pin(futures_util::future::join_all((0..5).map(|_| visit())));
+    assert!((&mut given_up).now_or_never().is_none());
+    let mut others = Box::pin(futures_util::future::join_all((0..20).map(|_| visit())));
+    assert!((&mut others).now_or_never().is_none());
+    // These are not, and cost nothing.
+    drop(given_up);
+    put(&store, "meanwhile").await;
+    assert_eq!(sql(waiting), "1", "creates and other visits do not wait");
+    lock.commit();
+    let answers: Vec<_> = others.await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(answers[..8], [ClickSpend::Yes; 8]);
+    assert_eq!(answers[8..], [ClickSpend::UsedUp; 12]);
+    assert_eq!(sql("SELECT string_agg(n::text, ' ' ORDER BY n) FROM updates"), "1 9");
+}
+
+/// A node whose transaction locked the link does not keep visits of other links.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visit_of_a_locked_link_fails_alone() {
+    let server = PostgresServer::shared();
+    let url = server.fresh();
+    let store = PostgresLinks::open(PostgresOptions::new(url.clone())).await.unwrap();
+    let mut keys = Vec::new();
+    for code in ["first", "locked", "second"] {
+        let link = Link { max_clicks: Some(1), ..alias(code, "https://example.com/") };
+        store.insert(Insert::new(link.clone(), None)).await.unwrap();
+        keys.push(link.key);
+    }
+    let _lock = OpenTransaction::begin(&url, "SELECT FROM links WHERE code = 'locked' FOR UPDATE");
+    let spent = futures_util::future::join_all(keys.iter().map(|key| store.spend(key))).await;
+    assert!(matches!(spent[0], Ok(ClickSpend::Yes)), "{spent:?}");
+    assert!(matches!(spent[1], Err(StoreError::Unavailable(_))), "{spent:?}");
+    assert!(matches!(spent[2], Ok(ClickSpend::Yes)), "{spent:?}");
 }
 
 /// Durable: what was acknowledged is there after a crash of the server.
