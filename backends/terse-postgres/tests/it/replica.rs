@@ -64,23 +64,32 @@ async fn a_list_that_is_shown_reads_the_replica_and_has_every_link() {
     let database = server.fresh_database();
     let options = PostgresOptions::new(server.url(&database));
     let options = PostgresOptions { replica_url: Some(standby.url(&database)), ..options };
-    let links = PostgresLinks::open(options).await.unwrap();
-    let put = async |code: &str| {
+    let open = async || PostgresLinks::open(options.clone()).await.unwrap();
+    let mut links = open().await;
+    let put = async |links: &PostgresLinks, code: &str| {
         let link = alias(code, "https://example.com/");
         links.insert(Insert::new(link, None)).await.unwrap();
     };
     let query = ListQuery::all(Sort::Newest, 100, timestamp(1));
-    let shown = async || links.list_to_show(&query).await.unwrap().links.len();
+    let shown = async |links: &PostgresLinks| links.list_to_show(&query).await.unwrap().links.len();
     // When a connection to the standby has last ended a read.
     let reads = format!(
         "SELECT max(state_change) FROM pg_stat_activity WHERE datname = '{database}' \
          AND query LIKE '%COMMIT'"
     );
     let last_read = || standby.sql("postgres", &reads);
-    put("one").await;
+    put(&links, "one").await;
     let lag = "SELECT pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn()";
     wait_until("the standby has the link", || standby.sql("postgres", lag) == "t");
-    assert_eq!(shown().await, 1);
+    assert_eq!(shown(&links).await, 1);
+    for _ in 0..20 {
+        if !last_read().is_empty() {
+            break;
+        }
+        // The machine was too busy for the time limit, and the node asks the primary for a while.
+        links = open().await;
+        assert_eq!(shown(&links).await, 1);
+    }
     let read = last_read();
     assert_ne!(read, "", "the replica has answered");
     assert_eq!(links.list(&query).await.unwrap().links.len(), 1);
@@ -89,10 +98,10 @@ async fn a_list_that_is_shown_reads_the_replica_and_has_every_link() {
     standby.sql("postgres", "SELECT pg_wal_replay_pause()");
     let paused = "SELECT pg_get_wal_replay_pause_state()";
     wait_until("the standby stands still", || standby.sql("postgres", paused) == "paused");
-    put("two").await;
-    assert_eq!(shown().await, 2, "the replica has not caught up, and the primary answers");
+    put(&links, "two").await;
+    assert_eq!(shown(&links).await, 2, "the replica has not caught up, and the primary answers");
     standby.stop();
-    assert_eq!(shown().await, 2);
+    assert_eq!(shown(&links).await, 2);
 }
 
 /// A third report finds no free connection to the replica.
