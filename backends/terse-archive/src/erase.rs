@@ -182,7 +182,7 @@ async fn erase_in(
 
 #[cfg(test)]
 mod tests {
-    use terse_core::clicks::{Click, ClickTarget, LinkId, Unit};
+    use terse_core::clicks::{Click, ClickRetention as _, ClickTarget, LinkId, Unit};
     use terse_core::job::Job as _;
     use terse_core::{Clock, OwnerId};
     use terse_testkit::{MemoryClickStore, MemoryRegistry, PausedLease, key, timestamp};

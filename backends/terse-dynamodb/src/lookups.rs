@@ -67,8 +67,8 @@ impl Lookups {
         })?;
         // As long as for one request: a lookup that waits longer for its turn is too late anyway.
         match tokio::time::timeout(self.source.home.budget(), answered).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the look-up was given up"))),
-            Err(_) => Err(unavailable("the look-up waited too long")),
+            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the lookup was given up"))),
+            Err(_) => Err(unavailable("the lookup waited too long")),
         }
     }
 

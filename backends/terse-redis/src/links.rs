@@ -154,7 +154,7 @@ impl RedisLinks {
             ("bypassed", counts.bypassed),
             ("stale", counts.stale),
         ];
-        let help = "Look-ups of links that were not in memory, by what Redis answered";
+        let help = "Lookups of links that were not in memory, by what Redis answered";
         to.counters("terse_shared_cache_lookups", help, "what", lookups);
         let help = "How often Redis did not answer and was no longer asked";
         to.count("terse_shared_cache_trips", help, self.inner.redis.trips());

@@ -55,7 +55,6 @@ impl Job for ReportWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terse_core::registry::prelude::*;
     use terse_core::registry::{Actor, Attribution, NewReport};
     use terse_testkit::{MemoryRegistry, key, timestamp};
 

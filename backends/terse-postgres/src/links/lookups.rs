@@ -48,8 +48,8 @@ impl Lookups {
         let (answer, answered) = oneshot::channel();
         self.queue.send((key.clone(), answer))?;
         match tokio::time::timeout(TIMEOUT, answered).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the look-up was given up"))),
-            Err(_) => Err(unavailable("the look-up waited too long")),
+            Ok(answer) => answer.unwrap_or_else(|_| Err(unavailable("the lookup was given up"))),
+            Err(_) => Err(unavailable("the lookup waited too long")),
         }
     }
 

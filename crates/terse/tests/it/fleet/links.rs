@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use terse_testkit::{PostgresServer, RedisServer, wait_until};
 
-use super::{Node, clicks, found};
+use super::{Node, found};
 use crate::process::command;
 
 #[test]
