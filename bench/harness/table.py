@@ -1,6 +1,9 @@
 """Figures and thresholds as a markdown table with aligned columns."""
 
 import dataclasses
+import os
+
+from .servers import Failure
 
 
 @dataclasses.dataclass
@@ -48,6 +51,15 @@ def markdown(head, rows, figures=True):
 
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
+
+
+def check(file, part):
+    """Fails unless the page has the markers of this part. Called before measuring."""
+    with open(file, encoding="utf-8") as text:
+        page = text.read()
+    for marker in (f"<!-- {part} -->", f"<!-- /{part} -->"):
+        if page.count(marker) != 1:
+            raise Failure(f"{os.path.relpath(file)} must have the line {marker} once")
 
 
 def write(file, part, figures):
