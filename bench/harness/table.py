@@ -3,7 +3,7 @@
 import dataclasses
 import os
 
-from .servers import Failure
+from harness.servers import Failure
 
 
 @dataclasses.dataclass
