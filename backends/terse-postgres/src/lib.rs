@@ -6,7 +6,8 @@
 //! transaction, and another one the clicks of links with `max_clicks`.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
-//! pgbouncer in transaction mode can sit in between. Migrations, and writes that only one node may
+//! pgbouncer in transaction mode can sit in between. Without a pooler, lookups are prepared once for
+//! each connection. Migrations, and writes that only one node may
 //! make, take advisory locks that end with their transaction.
 
 mod clicks;
@@ -17,6 +18,7 @@ mod ledger;
 mod links;
 mod options;
 mod pool;
+mod prepared;
 mod registry;
 mod replica;
 mod schema;

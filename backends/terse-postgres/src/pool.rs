@@ -17,6 +17,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::exclusive::{ExclusivePool, Transaction};
 use crate::failure::{Failure, unavailable};
 use crate::options::{PostgresOpenError, PostgresOptions, ServerUrl};
+use crate::prepared::PreparedStatements;
 use crate::replica::{Replica, Source, TO_EARLIER, TO_NOW};
 use crate::shared::SharedConnection;
 use crate::sql::Param;
@@ -357,6 +358,9 @@ pub(crate) struct Connection {
     task: AbortHandle,
     /// How to cancel a statement; `None` behind a pooler.
     cancel_with: Option<MakeRustlsConnect>,
+    /// The statements of lookups; `None` behind a pooler, where the next statement may be for
+    /// another connection of the server.
+    pub(crate) prepared: Option<PreparedStatements>,
 }
 
 impl Connection {
@@ -473,7 +477,15 @@ impl Connector {
             });
             let cancel_with = (!has_pooler).then_some(tls);
             let task = task.abort_handle();
-            Ok::<_, BoxError>(Connection { client, ended, standby_skipped, task, cancel_with })
+            let prepared = (!has_pooler).then(PreparedStatements::default);
+            Ok::<_, BoxError>(Connection {
+                client,
+                ended,
+                standby_skipped,
+                task,
+                cancel_with,
+                prepared,
+            })
         });
         connecting.await?
     }

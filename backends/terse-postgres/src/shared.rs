@@ -47,7 +47,12 @@ impl SharedConnection {
         let connection = tokio::time::timeout_at(deadline, self.connection())
             .await
             .map_err(|_| Failure::Again("no connection in time".into()))??;
-        let answer = connection.client.query_typed(sql, params);
+        let answer = async {
+            match &connection.prepared {
+                Some(prepared) => prepared.query(&connection.client, sql, params).await,
+                None => connection.client.query_typed(sql, params).await,
+            }
+        };
         match tokio::time::timeout_at(deadline, answer).await {
             Ok(answer) => Ok(answer?),
             Err(_) => {
