@@ -331,7 +331,7 @@ mod tests {
                     "unindexed",
                 ],
             ),
-            (StoreFile::Registry, &["meta", "leases"]),
+            (StoreFile::Registry, &["meta", "leases", "nodes"]),
             (
                 StoreFile::Clicks,
                 &[

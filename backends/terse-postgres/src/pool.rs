@@ -257,8 +257,8 @@ impl Pool {
         retried(|| read(Source::Primary)).await
     }
 
-    /// Begins a transaction for a report: its statements all see one snapshot. It takes a connection
-    /// for lists, so that writes never wait behind slow reports.
+    /// Begins a transaction for a report: its statements all see one snapshot. It takes a
+    /// connection for lists, so that writes never wait behind slow reports.
     pub(crate) async fn begin_report(&self, source: Source) -> Result<Transaction<'_>, Failure> {
         match self.begin_on_replica(source, BEGIN_SNAPSHOT).await? {
             Some(transaction) => Ok(transaction),

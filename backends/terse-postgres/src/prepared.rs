@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -59,7 +60,8 @@ impl PreparedStatements {
         let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
         let answer = client.query(&statement, &values).await;
         match answer {
-            // An upgrade changed the type of a column.
+            // An upgrade changed the type of a column, or a pooler that no setting names gave the
+            // statement to another connection of the server.
             Err(error) if is_outdated(&error) => {
                 self.forget(sql);
                 client.query_typed(sql, params).await
@@ -69,9 +71,12 @@ impl PreparedStatements {
     }
 }
 
-/// Whether a statement no longer fits its tables: "cached plan must not change result type".
+/// Whether a statement no longer fits its tables ("cached plan must not change result type"), or
+/// is unknown.
 fn is_outdated(error: &Error) -> bool {
-    error.code() == Some(&tokio_postgres::error::SqlState::FEATURE_NOT_SUPPORTED)
+    [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME]
+        .iter()
+        .any(|state| error.code() == Some(state))
 }
 
 #[cfg(test)]

@@ -152,7 +152,7 @@ impl Part {
                 Ok(outcome) => return outcome,
                 Err(error) => error,
             };
-            if error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            if !is_locked(&error) {
                 return Err(failed(error));
             }
             if begun.elapsed() > PATIENCE {
@@ -322,6 +322,13 @@ fn partitioned(sql: &str, partitions: u32) -> Cow<'_, str> {
 }
 
 /// Runs statements that may fail without failing the transaction around them.
+/// Whether another transaction stood in the way.
+fn is_locked(error: &tokio_postgres::Error) -> bool {
+    [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED]
+        .iter()
+        .any(|state| error.code() == Some(state))
+}
+
 async fn try_it(client: &Client, sql: &str) -> Result<(), tokio_postgres::Error> {
     if sql.is_empty() {
         return Ok(());
@@ -331,7 +338,7 @@ async fn try_it(client: &Client, sql: &str) -> Result<(), tokio_postgres::Error>
         Ok(()) => client.batch_execute("RELEASE SAVEPOINT optional").await,
         Err(error) if error.is_closed() => Err(error),
         // It is possible later.
-        Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(error),
+        Err(error) if is_locked(&error) => Err(error),
         Err(error) => {
             tracing::warn!(%error, "an optional part of the tables could not be made");
             client.batch_execute("ROLLBACK TO SAVEPOINT optional").await

@@ -17,8 +17,8 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// twice at a time, so a job keeps its state in `&mut self` without locks. The scheduler drops the
 /// future of a run at shutdown, at the run's timeout and when the lease is lost: a job writes in
 /// steps that are each complete, and its state must be sound at every `.await`. A job that needs
-/// the lease calls [`JobContext::check_lease`] before each batch that it writes without the token of
-/// the lease.
+/// the lease calls [`JobContext::check_lease`] before each batch that it writes without the token
+/// of the lease.
 #[async_trait]
 pub trait Job: Send + 'static {
     /// The job's name in logs and metrics. Jobs of one kind may share it.
@@ -96,9 +96,9 @@ impl JobContext {
     }
 
     /// Fails with `Fenced` if another node has taken over the lease. A job calls this before each
-    /// batch that it writes without the token: a process that was paused in the middle of a run stops there, although
-    /// its own clock has not noticed. One batch may still overlap with the new holder's; every
-    /// batch is therefore safe to repeat. Always succeeds for a job that needs no lease.
+    /// batch that it writes without the token: a process that was paused in the middle of a run
+    /// stops there, although its own clock has not noticed. One batch may still overlap with the new
+    /// holder's; every batch is therefore safe to repeat. Always succeeds for a job that needs no lease.
     pub async fn check_lease(&self) -> Result<(), RegistryError> {
         match &self.lease {
             None => Ok(()),

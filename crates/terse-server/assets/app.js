@@ -266,12 +266,14 @@ if (qr) {
   qr.addEventListener("error", async () => {
     // The server refuses colours that scanners cannot tell apart. Anything else is no fault of the colours.
     let refused = false;
+    const shown = qr.src;
     try {
-      const answer = await fetch(qr.src);
+      const answer = await fetch(shown);
       refused = answer.status === 400 || answer.status === 422;
     } catch {
       // There is no answer.
     }
+    if (qr.src !== shown) return;
     problem.textContent = refused ? problem.dataset.colours : "The preview could not be loaded. Try again in a moment.";
     problem.hidden = false;
   });

@@ -43,7 +43,7 @@ if (!document.body.classList.contains("app")) {
   }
 }
 
-// Whoever signs in sees times in this zone from the first page on. The dashboard keeps the cookie up to date.
+// After signing in, the first page shows times in this zone already. The dashboard keeps the cookie up to date.
 for (const form of document.querySelectorAll("form[data-zone]")) form.addEventListener("submit", keepZone);
 if (document.body.classList.contains("app")) keepZone();
 

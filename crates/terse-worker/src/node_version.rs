@@ -6,26 +6,38 @@ use std::time::Duration;
 use async_trait::async_trait;
 use terse_core::BoxError;
 use terse_core::job::{Job, JobContext, NextRun};
-use terse_core::link_codec::{self, CodecLimit};
-use terse_core::registry::{NodeId, NodeVersions, RegistryError};
+use terse_core::link_codec::{CodecLimit, LATEST, LINK_CODEC_VERSION};
+use terse_core::registry::{NODE_MEMORY, NodeId, NodeVersions, RegistryError};
+use tokio::time::Instant;
 
 /// How often a node reports.
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Reports this node, and sets the version that its links may have.
 pub struct NodeReport {
-    /// Keeps the reports.
-    pub nodes: Arc<dyn NodeVersions>,
-    /// This node.
-    pub node: NodeId,
+    nodes: Arc<dyn NodeVersions>,
+    node: NodeId,
     /// What the service of links reads.
-    pub limit: CodecLimit,
+    limit: CodecLimit,
+    reported_at: Instant,
 }
 
 impl NodeReport {
-    /// Reports once. Called before the node serves requests, too.
-    pub async fn report(&self) -> Result<(), RegistryError> {
-        let lowest = self.nodes.report_node(&self.node, link_codec::LATEST).await?;
+    /// Reports for the first time. Called before the node serves requests. A node whose report
+    /// fails starts all the same, and gives links no field that the first version did not have.
+    pub async fn begin(nodes: Arc<dyn NodeVersions>, node: NodeId, limit: CodecLimit) -> Self {
+        limit.set(LINK_CODEC_VERSION);
+        let mut report = Self { nodes, node, limit, reported_at: Instant::now() };
+        if let Err(error) = report.report().await {
+            tracing::warn!(%error, "this node could not be reported to the registry");
+        }
+        report
+    }
+
+    async fn report(&mut self) -> Result<(), RegistryError> {
+        let asked = Instant::now();
+        let lowest = self.nodes.report_node(&self.node, LATEST).await?;
+        self.reported_at = asked;
         if self.limit.set(lowest) != lowest {
             tracing::info!(version = lowest, "links may use what all nodes can read");
         }
@@ -44,7 +56,12 @@ impl Job for NodeReport {
     }
 
     async fn run(&mut self, _context: &JobContext) -> Result<NextRun, BoxError> {
-        self.report().await?;
+        let reported = self.report().await;
+        // A node of an earlier version may have started since, which this one has not heard of.
+        if reported.is_err() && self.reported_at.elapsed() > NODE_MEMORY {
+            self.limit.set(LINK_CODEC_VERSION);
+        }
+        reported?;
         Ok(NextRun::Interval)
     }
 
@@ -57,7 +74,6 @@ impl Job for NodeReport {
 
 #[cfg(test)]
 mod tests {
-    use terse_core::link_codec::LATEST;
     use terse_testkit::MemoryRegistry;
 
     use super::*;
@@ -67,9 +83,7 @@ mod tests {
         let nodes = Arc::new(MemoryRegistry::default());
         let node = |name| NodeId::parse(name).unwrap();
         let limit = CodecLimit::default();
-        let mut report =
-            NodeReport { nodes: nodes.clone(), node: node("new"), limit: limit.clone() };
-        report.report().await.unwrap();
+        let mut report = NodeReport::begin(nodes.clone(), node("new"), limit.clone()).await;
         assert!(limit.allows(LATEST));
         nodes.report_node(&node("old"), LATEST - 1).await.unwrap();
         report.report().await.unwrap();
@@ -81,5 +95,25 @@ mod tests {
         assert_eq!(nodes.report_node(&node("older"), 1).await.unwrap(), 1);
         nodes.forget_node(&node("older")).await.unwrap();
         assert_eq!(nodes.report_node(&node("old"), 2).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_cannot_report_gives_links_nothing_new() {
+        let nodes = Arc::new(MemoryRegistry::default());
+        let limit = CodecLimit::default();
+        nodes.fail(true);
+        let node = NodeId::parse("new").unwrap();
+        let mut report = NodeReport::begin(nodes.clone(), node, limit.clone()).await;
+        assert!(limit.allows(LINK_CODEC_VERSION) && !limit.allows(LATEST));
+        nodes.fail(false);
+        report.report().await.unwrap();
+        assert!(limit.allows(LATEST));
+        // An outage of a minute changes nothing, and one that outlasts the memory of others does.
+        nodes.fail(true);
+        for (seconds, allows) in [(60, true), (600, false)] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            assert!(report.run(&JobContext::without_lease()).await.is_err());
+            assert_eq!(limit.allows(LATEST), allows, "{seconds}");
+        }
     }
 }

@@ -188,10 +188,11 @@ impl Server {
         let Monitoring { workers, draining, health } =
             Monitoring::begin(config, &mut opened, &mut planes, &mut added, metrics, started);
 
-        // In this order: the store closes before the folder's lock is released.
-        let Opened { data_dir, lock, runtime, store, listeners, base_url, hosts, acme, .. } =
-            opened;
-        let BoundListeners { plain, tls, admin, address, tls_address, outlive } = listeners;
+        // The stores, the runtime and the folder's lock stay in `opened`: it was made first, so an
+        // error below releases them after everything that uses them.
+        let (base_url, hosts, acme) = (opened.base_url, opened.hosts, opened.acme);
+        let BoundListeners { plain, tls, admin, address, tls_address, outlive } = opened.listeners;
+        let (runtime, store) = (&opened.runtime, &opened.store);
         let Planes { mut jobs, click_plane, system_info, web, password_gate, limits, stop, .. } =
             planes;
         let AddedJobs { redirector, refusal_pages, tls_config, .. } = added;
@@ -199,7 +200,7 @@ impl Server {
             None => (web.merge(health), None),
             Some(admin) => {
                 let stopped = stop.subscribe();
-                (web, Some(listeners::serve_admin(&runtime, admin, health, stopped)?))
+                (web, Some(listeners::serve_admin(runtime, admin, health, stopped)?))
             }
         };
         let (admin_address, admin) = served_admin.unzip();
@@ -228,7 +229,7 @@ impl Server {
         let board = jobs.job_board();
         let jobs = jobs.start(runtime.handle());
         let OwnKeys { fresh_key, local_key, setup_link } = own_keys;
-        tell_local_commands(&data_dir, &address, local_key);
+        tell_local_commands(&opened.data_dir, &address, local_key);
         Ok(Self {
             address,
             tls_address,
@@ -244,15 +245,15 @@ impl Server {
             board,
             limits,
             system_info,
-            runtime,
+            runtime: opened.runtime,
             draining,
             stop,
             loading,
             admin,
             clock,
-            data_dir,
-            store,
-            _lock: lock,
+            data_dir: opened.data_dir,
+            store: opened.store,
+            _lock: opened.lock,
         })
     }
 

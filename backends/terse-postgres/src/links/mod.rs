@@ -70,8 +70,7 @@ impl PostgresLinks {
             .map_err(|error| PostgresOpenError::Foreign(describe(&error)))?;
         let lookups = Lookups::start(Arc::clone(&pool));
         let inserter = Inserter::start(Arc::clone(&pool), numbering.clone(), options.queue);
-        // The tenth of a statement's time that visitors wait for.
-        let spender = Spender::start(Arc::clone(&pool), options.statement_timeout / 10);
+        let spender = Spender::start(Arc::clone(&pool));
         let feed = Mutex::default();
         Ok(Self { pool, identity, numbering, marks, lookups, inserter, spender, feed })
     }

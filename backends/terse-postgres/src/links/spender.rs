@@ -18,6 +18,9 @@ use crate::sql::params;
 const WAITING: usize = 4096;
 /// How many visits one transaction counts.
 const PER_COMMIT: usize = 1024;
+/// How long a batch waits for links that another transaction has locked: less than visitors wait,
+/// so that one such link costs the others a moment, and not their clicks.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(150);
 /// How long a visit waits for its commit.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -45,10 +48,8 @@ pub(crate) struct Spender {
 }
 
 impl Spender {
-    /// Visits of other links wait for no longer than `lock_timeout` for a link that another
-    /// transaction has locked.
-    pub(crate) fn start(pool: Arc<Pool>, lock_timeout: Duration) -> Self {
-        let queue = TaskQueue::start(WAITING, |waiting| spend_all(pool, lock_timeout, waiting));
+    pub(crate) fn start(pool: Arc<Pool>) -> Self {
+        let queue = TaskQueue::start(WAITING, |waiting| spend_all(pool, waiting));
         Self { queue }
     }
 
@@ -68,7 +69,7 @@ impl Spender {
     }
 }
 
-async fn spend_all(pool: Arc<Pool>, lock_timeout: Duration, mut queue: mpsc::Receiver<Waiting>) {
+async fn spend_all(pool: Arc<Pool>, mut queue: mpsc::Receiver<Waiting>) {
     loop {
         let mut arrived = Vec::new();
         if queue.recv_many(&mut arrived, PER_COMMIT).await == 0 {
@@ -78,12 +79,12 @@ async fn spend_all(pool: Arc<Pool>, lock_timeout: Duration, mut queue: mpsc::Rec
         for (key, answer) in arrived {
             visits.entry(key).or_default().push(answer);
         }
-        spend(&pool, lock_timeout, visits).await;
+        spend(&pool, visits).await;
     }
 }
 
 /// Counts visits and answers them.
-async fn spend(pool: &Pool, lock_timeout: Duration, mut visits: Visits) {
+async fn spend(pool: &Pool, mut visits: Visits) {
     // Visitors who gave up while they waited spend nothing.
     visits.retain(|_, answers| {
         answers.retain(|answer| !answer.is_closed());
@@ -92,7 +93,7 @@ async fn spend(pool: &Pool, lock_timeout: Duration, mut visits: Visits) {
     if visits.is_empty() {
         return;
     }
-    let error = match commit(pool, lock_timeout, &visits).await {
+    let error = match commit(pool, &visits).await {
         Ok(left) => {
             for (key, answers) in visits {
                 let left = left.get(&key);
@@ -111,7 +112,7 @@ async fn spend(pool: &Pool, lock_timeout: Duration, mut visits: Visits) {
         // Nothing was written, because of one link perhaps: each is tried without the others.
         Err(_) if visits.len() > 1 => {
             for (key, answers) in visits {
-                Box::pin(spend(pool, lock_timeout, Visits::from([(key, answers)]))).await;
+                Box::pin(spend(pool, Visits::from([(key, answers)]))).await;
             }
             return;
         }
@@ -128,15 +129,11 @@ async fn spend(pool: &Pool, lock_timeout: Duration, mut visits: Visits) {
 
 /// Counts visits in one transaction and one round trip. Returns how many clicks each link had left
 /// before, for the links that there are.
-async fn commit(
-    pool: &Pool,
-    lock_timeout: Duration,
-    visits: &Visits,
-) -> Result<BTreeMap<LinkKey, i64>, Failure> {
+async fn commit(pool: &Pool, visits: &Visits) -> Result<BTreeMap<LinkKey, i64>, Failure> {
     let (domains, codes): (Vec<&str>, Vec<&str>) =
         visits.keys().map(|key| (key.domain.as_str(), key.code.as_str())).unzip();
     let counts: Vec<i64> = visits.values().map(|answers| answers.len() as i64).collect();
-    let limit = format!("SET LOCAL lock_timeout = {}", lock_timeout.as_millis());
+    let limit = format!("SET LOCAL lock_timeout = {}", LOCK_TIMEOUT.as_millis());
     let (keys, spent) = (params![domains, codes], params![domains, codes, counts]);
     let mut transaction = pool.take_connection().await?;
     let (begun, limited, found, updated, committed) = tokio::join!(

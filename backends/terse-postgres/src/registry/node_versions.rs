@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use terse_core::registry::{NODE_MEMORY, NodeId, NodeVersions};
 
-use super::rows::id;
+use super::rows::{get, id};
 use super::step::step;
-use super::{Answer, PostgresRegistry};
+use super::{Answer, PostgresRegistry, first};
 use crate::sql::params;
 
 #[async_trait]
@@ -24,6 +24,14 @@ impl NodeVersions for PostgresRegistry {
             Ok(step.one("SELECT min(version) FROM nodes", &[], |row| id(row, 0)).await?)
         })?;
         Ok(lowest.and_then(|lowest| u8::try_from(lowest).ok()).unwrap_or(version))
+    }
+
+    async fn lowest_version(&self) -> Answer<Option<u8>> {
+        let sql = "SELECT min(version) FROM nodes \
+             WHERE seen_at >= now() - make_interval(secs => $1)";
+        let rows = self.query(sql, params![NODE_MEMORY.as_secs_f64()]).await?;
+        let lowest = first(&rows, |row| get::<Option<i64>>(row, 0))?.flatten();
+        Ok(lowest.and_then(|lowest| u8::try_from(lowest).ok()))
     }
 
     async fn forget_node(&self, node: &NodeId) -> Answer<()> {

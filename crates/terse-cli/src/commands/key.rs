@@ -147,7 +147,7 @@ fn list(keys: &Value) -> anyhow::Result<()> {
             or(key, "plan", ""),
             or(key, "expires_at", "never"),
             or(key, "last_used_at", "never"),
-            key["requests"].to_string(),
+            key["requests"].as_u64().map_or_else(|| "–".to_owned(), |count| count.to_string()),
         ]
     };
     let rows: Vec<Vec<String>> = keys.iter().map(row).collect();

@@ -17,6 +17,10 @@ pub trait NodeVersions: Send + Sync + 'static {
     /// nodes that have reported within [`NODE_MEMORY`] by the store's clock, this one among them.
     async fn report_node(&self, node: &NodeId, version: u8) -> Result<u8, RegistryError>;
 
+    /// The lowest version of the nodes that run; `None` if none does. For a command, which is no
+    /// node.
+    async fn lowest_version(&self) -> Result<Option<u8>, RegistryError>;
+
     /// Notes that a node has stopped.
     async fn forget_node(&self, node: &NodeId) -> Result<(), RegistryError>;
 }

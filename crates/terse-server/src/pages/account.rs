@@ -149,10 +149,16 @@ impl AccountPage {
         let keys = state.accounts.keys(&member.principal, account.id).await?;
         let sessions = state.accounts.sessions(&member.principal).await?;
         let current = &member.principal.credential;
+        let keys_from = if keys_from < keys.len() { keys_from } else { 0 };
         let next_keys = Some(keys_from + KEYS).filter(|next| *next < keys.len());
         let keys = keys.into_iter().skip(keys_from).take(KEYS);
         let more_sessions = sessions.len().saturating_sub(SESSIONS);
-        let sessions = sessions.iter().rev().take(SESSIONS);
+        // This browser comes first, whenever it signed in.
+        let (own, others): (Vec<&Session>, Vec<&Session>) = sessions
+            .iter()
+            .rev()
+            .partition(|session| *current == Credential::Session(session.token));
+        let sessions = own.into_iter().chain(others).take(SESSIONS);
         Ok(Self {
             name: account.name.to_string(),
             role: account.role.as_str(),

@@ -165,7 +165,8 @@ async fn page_for(
     let mut invitations = Vec::new();
     let open = state.accounts.invitations(&member.principal).await?;
     let more_invitations = open.len().saturating_sub(INVITATIONS);
-    for invitation in open.into_iter().take(INVITATIONS) {
+    // The latest come first: the one that was just made is among them.
+    for invitation in open.into_iter().rev().take(INVITATIONS) {
         let by = state.accounts.name_of(invitation.by).await?;
         invitations.push(InvitationRow {
             id: invitation.token.handle(),

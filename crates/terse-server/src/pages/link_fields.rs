@@ -300,7 +300,11 @@ impl LinkForm {
         };
         Ok(LinkPatch {
             long_url: Some(self.target()),
-            expires_at: time("expires_at", &self.expires_at, link.expires_at)?,
+            // A period takes the place of the date that the link has, also of an emptied one.
+            expires_at: match (self.ttl()?, self.expires_at.trim()) {
+                (Some(_), "") => PatchField::Keep,
+                _ => time("expires_at", &self.expires_at, link.expires_at)?,
+            },
             ttl: self.ttl()?,
             valid_from: time("valid_from", &self.valid_from, link.valid_from)?,
             max_clicks: self.max_clicks()?.map_or(PatchField::Clear, PatchField::Set),

@@ -7,7 +7,6 @@ use terse_core::import_file::guard;
 use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch, Tags};
 
 use super::links::error_page;
-use super::login::local_path;
 use super::member::{Member, MemberForm};
 use super::session::redirect_to;
 use super::{BAD_FORM, UNAVAILABLE, message};
@@ -92,7 +91,8 @@ pub(super) fn done_message(word: &str, count: usize, of: usize) -> Option<(Strin
 pub(super) fn list_of(fields: &mut Params) -> Option<String> {
     let back = fields.take("back")?;
     let is_list = back == "/links" || back.starts_with("/links?");
-    is_list.then(|| local_path(&back).to_owned())
+    let is_plain = back.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    (is_list && is_plain).then_some(back)
 }
 
 /// A bulk action on the selected links.

@@ -431,7 +431,7 @@ async fn the_longest_lists_keep_each_page_below_50_kb() {
     }
     let text = open(&web, &admin, "/accounts").await.text();
     assert!((20_000..50_000).contains(&text.len()), "/accounts: {} octets", text.len());
-    assert!(text.contains("and 10 that end later, in the API"), "{text}");
+    assert!(text.contains("and 10 that end earlier, in the API"), "{text}");
     let text = open(&web, &user, "/account?keys=80").await.text();
     assert!(text.contains(&format!("{:0>100}", 99)) && !text.contains(&format!("{:0>100}", 79)));
     assert!(text.contains("First keys") && !text.contains("More keys"), "{text}");

@@ -13,6 +13,10 @@ impl NodeVersions for MemoryRegistry {
         Ok(state.nodes.values().copied().min().unwrap_or(version))
     }
 
+    async fn lowest_version(&self) -> Answer<Option<u8>> {
+        Ok(self.enter().await?.nodes.values().copied().min())
+    }
+
     async fn forget_node(&self, node: &NodeId) -> Answer<()> {
         self.enter().await?.nodes.remove(node.as_str());
         Ok(())

@@ -86,14 +86,12 @@ impl Services {
         let links = links.with_passwords(Arc::new(passwords.clone()));
         let codec_limit = CodecLimit::default();
         let links = links.with_codec_limit(codec_limit.clone());
-        let node_report = store.shares_clicks.then(|| NodeReport {
-            nodes: store.registry.clone(),
-            node: store.node(),
-            limit: codec_limit,
-        });
-        if let Some(report) = &node_report {
-            report.report().await.context("reporting this node to the registry")?;
-        }
+        let node_report = match config.is_shared() {
+            true => {
+                Some(NodeReport::begin(store.registry.clone(), store.node(), codec_limit).await)
+            }
+            false => None,
+        };
         let links = policy::with_audit(links, &store.registry);
         let links = Arc::new(policy::with_events(links, &integrations));
         Ok(Self {

@@ -101,7 +101,7 @@ pub(super) struct OpenServices {
     pub(super) metrics: ServiceMetrics,
 }
 
-/// Keys that somebody must be told of.
+/// Keys that the start tells the operator and local commands.
 pub(super) struct OwnKeys {
     /// The admin key, if this start generated it.
     pub(super) fresh_key: Option<String>,

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use terse_clicks::UserAgentClassifier;
 use terse_core::accounts::{KeyUse, NoKeyUse, NoRefresh, RefreshHook};
 use terse_core::limits::LimitSettings;
+use terse_core::link_codec::{CodecLimit, LATEST};
 use terse_core::{
     CertificateStatus, Clock, JobBoard, Links, MailQueue, NoCertificates, NoLookup, NoRouteCache,
     NoSystemInfo, SystemInfo,
@@ -113,6 +114,12 @@ pub(crate) async fn in_process_api(
         Links::new(Arc::clone(&store.links), codes, Arc::new(NoRouteCache), screen, rules, clock);
     let passwords = credentials::passwords();
     let links = links.with_passwords(Arc::new(passwords.clone()));
+    let codec_limit = CodecLimit::default();
+    if config.is_shared() {
+        let lowest = store.registry.lowest_version().await.context("reading which nodes run")?;
+        codec_limit.set(lowest.unwrap_or(LATEST));
+    }
+    let links = links.with_codec_limit(codec_limit);
     let links = policy::with_audit(links, &store.registry);
     // The next server sends the events of this command. Titles are not fetched.
     let links = Arc::new(policy::with_events(links, &integrations));

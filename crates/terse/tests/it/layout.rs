@@ -78,8 +78,8 @@ fn nothing_but_the_scheduler_repeats_work_at_an_interval() {
     assert_eq!(found, ["terse-redirect/src/serving_threads.rs", "terse-server/src/api/live.rs"]);
 }
 
-/// The loops that sleep, and those that do nothing but repeat a call, each with the reason why it is
-/// no job. Commands and test servers are left out: they end with their process.
+/// The loops that sleep, and those that do nothing but repeat a call, each with the reason why it
+/// is no job. Commands and test servers are left out: they end with their process.
 const SLEEPING_LOOPS: &[(&str, &str)] = &[
     ("terse-clicks/src/edge_log.rs", "tries one batch again"),
     ("terse-clicks/src/pending.rs", "lets reports take a lock first"),

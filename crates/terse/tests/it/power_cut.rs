@@ -228,6 +228,8 @@ const FIRST_REGISTRY: &str = "ALTER TABLE users DROP COLUMN plan; DROP INDEX del
      ALTER TABLE users DROP COLUMN reset_token; ALTER TABLE users DROP COLUMN reset_expires_at; \
      ALTER TABLE users DROP COLUMN totp_seed; ALTER TABLE users DROP COLUMN totp_step; \
      ALTER TABLE users DROP COLUMN recovery_codes; ALTER TABLE users DROP COLUMN preferences; \
+     ALTER TABLE keys DROP COLUMN requests; ALTER TABLE sessions DROP COLUMN browser; \
+     DROP TABLE nodes; \
      DROP TABLE leases; DROP TABLE job_progress; DROP TABLE salts; \
      DELETE FROM meta WHERE name IN ('version', 'incarnation'); \
      INSERT INTO meta VALUES ('watermark', 5); DROP INDEX reports_of; DROP INDEX reports_by; \
