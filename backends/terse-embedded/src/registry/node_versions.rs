@@ -39,7 +39,7 @@ impl NodeVersions for EmbeddedRegistry {
     }
 
     async fn lowest_version(&self) -> Answer<Option<u8>> {
-        self.read(|queries| queries.lowest_version()).await
+        self.read(RegistryQueries::lowest_version).await
     }
 
     async fn forget_node(&self, node: &NodeId) -> Answer<()> {

@@ -10,9 +10,14 @@ fn looks_like_formula(cell: &str) -> bool {
     cell.trim_start_matches('\'').starts_with(is_formula_start)
 }
 
-/// The cell with an apostrophe before it if a spreadsheet would run it: visitors and owners control
-/// what tables hold. Cells that already look
-/// guarded get one more, so that `unguard` always restores the exact cell.
+/// The cell with an apostrophe before it if a spreadsheet would run it, for tables that only people
+/// read: visitors and owners control what they hold.
+pub fn inert(cell: &str) -> std::borrow::Cow<'_, str> {
+    if cell.starts_with(is_formula_start) { format!("'{cell}").into() } else { cell.into() }
+}
+
+/// The same for tables that terse reads back. Cells that already look guarded get one more
+/// apostrophe, so that `unguard` always restores the exact cell.
 pub fn guard(cell: &str) -> std::borrow::Cow<'_, str> {
     if looks_like_formula(cell) { format!("'{cell}").into() } else { cell.into() }
 }
@@ -46,6 +51,8 @@ mod tests {
             ("'", "'"),
         ] {
             assert_eq!(guard(cell), guarded);
+            let is_quoted = cell.starts_with('\'');
+            assert_eq!(inert(cell), if is_quoted { cell } else { guarded });
             assert_eq!(unguard(guarded), cell);
         }
     }

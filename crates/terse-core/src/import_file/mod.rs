@@ -11,7 +11,7 @@ mod fields;
 mod records;
 mod rows;
 
-pub use cells::guard;
+pub use cells::{guard, inert};
 pub use columns::Source;
 pub use exchange::{RowAnswer, answers_in, request_of};
 pub use fields::{CLICKS, Field};

@@ -3,7 +3,7 @@
 use crate::describe::ToSchema;
 use serde::Serialize;
 use terse_core::clicks::Click;
-use terse_core::import_file::guard;
+use terse_core::import_file::inert;
 
 /// A click. Every field is always there; what is not known is null.
 #[derive(Serialize, ToSchema)]
@@ -135,7 +135,7 @@ impl<'a> ClickRowBody<'a> {
             Some(took.as_str()),
             Some(if self.repeat { "true" } else { "false" }),
         ];
-        cells.map(|cell| guard(cell.unwrap_or_default()).into_owned())
+        cells.map(|cell| inert(cell.unwrap_or_default()).into_owned())
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use terse_core::Link;
 use terse_core::clicks::Dimension;
-use terse_core::import_file::guard;
+use terse_core::import_file::inert;
 
 use super::format::grouped;
 use super::{UNAVAILABLE, message, names};
@@ -137,7 +137,7 @@ pub(super) fn csv(lists: &ValueLists<'_>, place: usize, link: &Link) -> Response
     let total = lists.bots.of(lists.tally.clicks).max(1) as f64;
     let rows = named.iter().map(|row| {
         let share = format!("{:.4}", row.clicks as f64 / total);
-        let [name, label] = [&row.name, &label(of, &row.name)].map(|cell| guard(cell).into_owned());
+        let [name, label] = [&row.name, &label(of, &row.name)].map(|cell| inert(cell).into_owned());
         [name, label, row.clicks.to_string(), share]
     });
     csv_file(&["value", "name", "clicks", "share"], rows, link, of)

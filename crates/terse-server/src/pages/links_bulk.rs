@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use terse_core::import_file::guard;
+use terse_core::import_file::inert;
 use terse_core::{Code, Domain, LinkError, LinkKey, LinkPatch, Tags};
 
 use super::links::error_page;
@@ -221,7 +221,7 @@ async fn export(state: &App, member: &Member, keys: &[LinkKey]) -> Response {
         ];
         // A code has letters, digits, `-` and `_` only, and an import reads it back as it is.
         let code = std::iter::once(link.key.code.to_string());
-        let row = code.chain(cells.iter().map(|cell| guard(cell).into_owned()));
+        let row = code.chain(cells.iter().map(|cell| inert(cell).into_owned()));
         written = written.and_then(|()| table.write_record(row));
     }
     let (Ok(()), Ok(bytes)) = (written, table.into_inner()) else { return message(&UNAVAILABLE) };

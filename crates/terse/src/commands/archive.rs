@@ -5,7 +5,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use terse_cli::terminal::say;
 use terse_core::clicks::{Click, Period};
-use terse_core::import_file::guard;
+use terse_core::import_file::inert;
 use terse_core::{Code, Domain, LinkKey, Timestamp};
 
 use crate::backends::{self, ArchiveFile, ArchiveSelection};
@@ -258,7 +258,7 @@ fn csv_cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let text = guard(&text);
+    let text = inert(&text);
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.into_owned(),
