@@ -6,9 +6,9 @@
 //! transaction, and another one the clicks of links with `max_clicks`.
 //!
 //! Statements are unnamed and typed, and nothing outlives a transaction, so that a pooler such as
-//! pgbouncer in transaction mode can sit in between. Without a pooler, lookups are prepared once for
-//! each connection. Migrations, and writes that only one node may
-//! make, take advisory locks that end with their transaction.
+//! pgbouncer in transaction mode can sit in between. Without a pooler, lookups are prepared once
+//! for each connection. Migrations, and writes that only one node may make, take advisory locks
+//! that end with their transaction.
 
 mod clicks;
 mod exclusive;

@@ -97,8 +97,9 @@ impl JobContext {
 
     /// Fails with `Fenced` if another node has taken over the lease. A job calls this before each
     /// batch that it writes without the token: a process that was paused in the middle of a run
-    /// stops there, although its own clock has not noticed. One batch may still overlap with the new
-    /// holder's; every batch is therefore safe to repeat. Always succeeds for a job that needs no lease.
+    /// stops there, although its own clock has not noticed. One batch may still overlap with the
+    /// new holder's; every batch is therefore safe to repeat. Always succeeds for a job that needs
+    /// no lease.
     pub async fn check_lease(&self) -> Result<(), RegistryError> {
         match &self.lease {
             None => Ok(()),

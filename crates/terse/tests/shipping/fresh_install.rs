@@ -100,7 +100,7 @@ fn every_command_has_a_manual_page_that_man_can_read() {
         .filter(|name| *name != "help")
         .collect();
     assert!(names.len() > 20, "{names:?}");
-    names.push("user-invite");
+    names.push("account-invite");
     for name in names {
         let page = pages.join(format!("terse-{name}.1"));
         assert!(page.exists(), "{}", page.display());
