@@ -9,8 +9,12 @@ use crate::principal::Principal;
 use crate::store::{Cursor, LinkPage, ListQuery, Sort, StoreError};
 use crate::time::Timestamp;
 
-/// How many pages of the ranking a list reads at most to fill its own page.
-const ROUNDS: usize = 10;
+/// How many pages of the ranking a list reads at most to fill its own page. If the first page is
+/// not enough, it reads the others at once: most of the work of a ranking does not depend on how
+/// much of it is asked for.
+const PAGES: usize = 10;
+/// The most links of a ranking that are read at once.
+const MAX_RANKED: usize = 1000;
 
 /// Where the next page starts.
 enum RankedCursor {
@@ -91,10 +95,14 @@ impl Links {
             Some(cursor) => RankedCursor::read(cursor).ok_or_else(bad)?,
         };
         let (mut links, mut stopped_early) = (Vec::new(), false);
-        for _ in 0..ROUNDS {
+        let mut ranked = 0;
+        for _ in 0..PAGES {
             place = match place {
                 RankedCursor::Ranked(after) => {
-                    self.next_ranked(clicks, &query, after, &mut links).await?
+                    let pages = if ranked == 0 { 1 } else { PAGES - 1 };
+                    ranked += pages;
+                    let limit = query.limit.saturating_mul(pages).min(MAX_RANKED);
+                    self.next_ranked(clicks, &query, after, limit, &mut links).await?
                 }
                 RankedCursor::Rest(after) => {
                     let limit = query.limit - links.len();
@@ -115,20 +123,22 @@ impl Links {
                     }
                 }
             };
-            // The next page continues a search that the store stopped because it takes long.
-            if links.len() >= query.limit || stopped_early {
+            let has_read_enough = ranked >= PAGES && matches!(place, RankedCursor::Ranked(_));
+            // The next page continues a search that stopped because it takes long.
+            if links.len() >= query.limit || stopped_early || has_read_enough {
                 break;
             }
         }
         Ok(Listing { page: LinkPage { links, next: Some(place.write()) }, now })
     }
 
-    /// Adds links of the query from the ranking, until there are enough of them.
+    /// Adds links of the query from the next `limit` of the ranking, until there are enough of them.
     async fn next_ranked(
         &self,
         clicks: &(impl ClickReports + ?Sized),
         query: &ListQuery,
         mut after: Option<Rank>,
+        limit: usize,
         links: &mut Vec<Link>,
     ) -> Result<RankedCursor, LinkError> {
         let top = TopQuery {
@@ -136,7 +146,7 @@ impl Links {
             period: Period::default(),
             bots: BotFilter::Include,
             after: after.clone(),
-            limit: query.limit,
+            limit,
         };
         let ranked: Vec<RankedLink> = clicks.top(&top).await?;
         let is_last = ranked.len() < top.limit;

@@ -20,6 +20,8 @@ pub(crate) struct FakeClicks {
     /// How often counts, and pages of clicks, were requested.
     pub(crate) counted: AtomicUsize,
     pub(crate) pages: AtomicUsize,
+    /// How often a ranking was requested.
+    pub(crate) rankings: AtomicUsize,
     /// Pages after this many fail.
     pub(crate) last_page: Mutex<Option<usize>>,
 }
@@ -144,6 +146,7 @@ impl ClickReports for FakeClicks {
         _: &[LinkId],
         _: Option<JournalId>,
     ) -> Result<ReportSnapshot<Vec<RankedLink>>, StoreError> {
+        self.rankings.fetch_add(1, Ordering::Relaxed);
         let clicks = self.enter().await?;
         let counted = clicks.iter().filter_map(|click| match &click.target {
             ClickTarget::Link(link, owner)

@@ -170,3 +170,16 @@ async fn a_list_by_clicks_reads_one_part_of_a_long_search_at_a_time() {
     }
     panic!("the list has no end");
 }
+
+/// Each ranking reads the clicks of all links, however few of them are asked for.
+#[tokio::test]
+async fn a_page_of_a_filtered_list_by_clicks_reads_the_ranking_twice() {
+    let web = Web::new();
+    let links = with_links(&web).await;
+    for (clicks, link) in (1..).zip(links.iter().rev()) {
+        add(&web, link, 1, clicks, 0);
+    }
+    let page = get(&web, "urls?sort=-clicks&limit=1&tag=unknown").await;
+    assert_eq!(page["links"], json!([]));
+    assert_eq!(web.clicks.rankings.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
