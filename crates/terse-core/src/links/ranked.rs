@@ -132,7 +132,7 @@ impl Links {
         Ok(Listing { page: LinkPage { links, next: Some(place.write()) }, now })
     }
 
-    /// Adds links of the query from the next `limit` of the ranking, until there are enough of them.
+    /// Adds links of the query from the next `limit` of the ranking, until there are enough.
     async fn next_ranked(
         &self,
         clicks: &(impl ClickReports + ?Sized),
