@@ -1,4 +1,4 @@
-//! Removes the rows of the feed that nobody needs any more.
+//! Deletes the change rows that are older than the readers of the feed need.
 
 use std::sync::Arc;
 use std::time::Duration;
